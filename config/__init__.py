@@ -1,0 +1,1 @@
+"""Configuration and manifests, as checked values. Knows nothing of the daemon."""

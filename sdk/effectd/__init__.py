@@ -1,0 +1,1 @@
+"""effectd's SDK: `effectd.client` for callers, `effectd.handler` for handler authors."""

@@ -1,0 +1,1 @@
+"""The daemon: what it decides, what it writes down, and how it answers."""

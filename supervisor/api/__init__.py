@@ -1,0 +1,1 @@
+"""Requests to values, values to documents. No I/O."""

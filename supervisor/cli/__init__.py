@@ -1,0 +1,1 @@
+"""effectctl: the command line for clients and admins."""

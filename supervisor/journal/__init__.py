@@ -1,0 +1,1 @@
+"""The append-only journal: the only truth the daemon has."""
