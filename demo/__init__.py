@@ -1,0 +1,1 @@
+"""The demonstration: real providers, real kills, measured numbers. Run it with `./dev demo`."""

@@ -1,0 +1,135 @@
+"""`python -m demo`: four faults, a plain worker and effectd under each, and the totals."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, NoReturn
+
+import attrs
+
+from demo.blocks import overdue, unanswered, unrecorded, unstarted
+from demo.failure import DemoFailed
+from demo.processes import Processes, end_descendants
+from demo.screen import Screen
+from demo.stage import Stage, new_root, set_up
+from demo.tally import Measured, Tally
+
+BLOCKS = (("A", unrecorded), ("B", unstarted), ("C", unanswered), ("D", overdue))
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="./dev demo",
+        description="The same tools and the same kills, under a plain worker and under effectd.",
+    )
+    parser.add_argument("--keep", action="store_true", help="leave effectd and the providers on")
+    parser.add_argument("--step", action="store_true", help="wait for Enter before each fault")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    return parser.parse_args()
+
+
+def main() -> int:
+    given = arguments()
+    screen = Screen()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupted)
+    try:
+        return _run(given, screen)
+    except DemoFailed as failed:
+        screen.say("", screen.bad(f"The demo cannot go on: {failed}"))
+        if failed.look_at is not None:
+            screen.say(f"  Look at {failed.look_at}")
+        return 2
+    except KeyboardInterrupt:
+        screen.say("", "Interrupted; everything that was started has been ended.")
+        return 130
+
+
+def _interrupted(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _run(given: argparse.Namespace, screen: Screen) -> int:
+    begun = time.monotonic()
+    processes = Processes(outlive=given.keep)
+    screen.say(
+        screen.strong("effectd demo: the same tools, the same kills, twice"),
+        screen.quiet("Real programs, real providers; each figure is counted now, at the provider."),
+    )
+    kept = False
+    with new_root(keep=given.keep) as root:
+        try:
+            stage = set_up(root, processes, stay=given.keep)
+            measured = [_block(stage, screen, letter, block, given) for letter, block in BLOCKS]
+            kept = given.keep
+        finally:
+            if not kept:
+                processes.end_all()
+                end_descendants()
+    return _conclude(screen, given, measured, stage, int((time.monotonic() - begun) * 1000))
+
+
+def _block(
+    stage: Stage, screen: Screen, letter: str, block: Any, given: argparse.Namespace
+) -> Measured:
+    if given.step:
+        screen.say("")
+        input("  Enter goes on ")
+    screen.say("", screen.strong(f"{letter}  {block.HEADLINE}"))
+    measured: Measured = block.measure(stage, screen)
+    screen.say(*(f"   {line}" for line in measured.lines))
+    return measured
+
+
+def _conclude(
+    screen: Screen,
+    given: argparse.Namespace,
+    measured: list[Measured],
+    stage: Stage,
+    took_ms: int,
+) -> int:
+    plain = sum((block.plain for block in measured), Tally())
+    effectd = sum((block.effectd for block in measured), Tally())
+    screen.say(
+        "",
+        screen.strong(f"Totals, after {took_ms // 1000} s"),
+        f"   plain worker  {screen.judged(plain.text(), good=plain.clean)}",
+        f"   effectd       {screen.judged(effectd.text(), good=effectd.clean)}",
+    )
+    if given.json is not None:
+        _write_json(given.json, measured, plain, effectd, took_ms)
+    if given.keep:
+        _say_what_is_left(screen, stage)
+    return 0 if effectd.clean else 1
+
+
+def _write_json(
+    path: Path, measured: list[Measured], plain: Tally, effectd: Tally, took_ms: int
+) -> None:
+    document = {
+        "ok": effectd.clean,
+        "took_ms": took_ms,
+        "totals": {"plain": attrs.asdict(plain), "effectd": attrs.asdict(effectd)},
+        "blocks": {block.name: block.figures for block in measured},
+    }
+    path.write_text(json.dumps(document, indent=2) + "\n")
+
+
+def _say_what_is_left(screen: Screen, stage: Stage) -> None:
+    effectctl = f"{Path(sys.executable).parent / 'effectctl'} --socket {stage.daemon.socket}"
+    screen.say(
+        "",
+        "effectd and the providers go on. Try:",
+        f"   {effectctl} operations list",
+        f"   {effectctl} effects list",
+        f"To end them:  kill {stage.processes.pids()}; rm -r {stage.root}",
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

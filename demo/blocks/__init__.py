@@ -1,0 +1,1 @@
+"""The four faults, one module each: what is done, and what is measured."""

@@ -1,0 +1,100 @@
+"""Everything that one run needs, in one new directory: set up here, and taken away at the end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from demo.daemon import Daemon
+from demo.failure import DemoFailed
+from demo.interpreter import find_interpreter
+from demo.manifests import write_manifests
+from demo.processes import Processes, adopt_orphans
+from demo.world import World, start_world
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+SOCKET_PATH_MAX = 107
+
+
+@attrs.frozen
+class Stage:
+    """One run's directory, processes and programs."""
+
+    root: Path
+    checkout: Path
+    processes: Processes
+    env: dict[str, str]
+    python: str
+    """Runs the tools, effectd's handlers and the plain worker's alike."""
+    world: World
+    daemon: Daemon
+    handler_tools: Path
+    plain_tools: Path
+
+
+@contextmanager
+def new_root(*, keep: bool) -> Iterator[Path]:
+    """A new directory that every user may enter; it stays after a failure, for its logs."""
+    root = _make_root()
+    try:
+        yield root
+    except DemoFailed:
+        raise
+    except BaseException:
+        shutil.rmtree(root, ignore_errors=True)
+        raise
+    if not keep:
+        shutil.rmtree(root)
+
+
+def set_up(root: Path, processes: Processes, *, stay: bool) -> Stage:
+    """Start the providers and the daemon below `root`; return when both can be used."""
+    adopt_orphans()
+    env = {name: value for name, value in os.environ.items() if not name.startswith("EFFECTD_")}
+    world = start_world(processes, root, CHECKOUT, env, stay=stay)
+    handler_tools, plain_tools = _copy_tools(root)
+    python = find_interpreter(handler_tools)
+    manifests = root / "handlers.d"
+    manifests.mkdir()
+    write_manifests(manifests, handler_tools, python, world.environment)
+    daemon = Daemon(processes, root, CHECKOUT, env)
+    daemon.begin()
+    daemon.wait_until_ready()
+    return Stage(
+        root=root,
+        checkout=CHECKOUT,
+        processes=processes,
+        env=env,
+        python=python,
+        world=world,
+        daemon=daemon,
+        handler_tools=handler_tools,
+        plain_tools=plain_tools,
+    )
+
+
+def _make_root() -> Path:
+    root = Path(tempfile.mkdtemp(prefix="effectd-demo-")).resolve()
+    if len(os.fsencode(root / "run" / "effectd.sock")) > SOCKET_PATH_MAX:
+        root.rmdir()
+        root = Path(tempfile.mkdtemp(prefix="effectd-demo-", dir="/tmp"))
+    root.chmod(0o755)
+    return root
+
+
+def _copy_tools(root: Path) -> tuple[Path, Path]:
+    """Two copies of the same tools, so that whose process one is shows in its command line."""
+    only_source = shutil.ignore_patterns("__pycache__")
+    copies = root / "handlers", root / "plain"
+    for copy in copies:
+        shutil.copytree(CHECKOUT / "demo" / "tools", copy, ignore=only_source)
+    shutil.copytree(CHECKOUT / "sdk" / "effectd", copies[0] / "effectd", ignore=only_source)
+    for path in (path for copy in copies for path in (copy, *copy.rglob("*"))):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return copies

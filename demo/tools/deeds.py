@@ -1,0 +1,61 @@
+"""The four deeds, as one function each. effectd's handlers and the plain worker's tool share them.
+
+Where the providers are stands in the environment: DEMO_PAYMENTS, DEMO_TICKETS, DEMO_MAIL_HTTP and
+DEMO_MAIL_SMTP are ports on 127.0.0.1.
+"""
+
+import http.client
+import json
+import os
+import smtplib
+from email.message import EmailMessage
+from urllib.parse import quote
+
+PATIENCE_S = 120
+
+
+def ask(provider, method, path, body=None, headers=None):
+    """One request to a provider; its answer's JSON."""
+    port = int(os.environ[provider])
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+    try:
+        connection.request(method, path, json.dumps(body) if body else None, headers or {})
+        answer = connection.getresponse()
+        text = answer.read()
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {text.decode()}")
+        return json.loads(text)
+    finally:
+        connection.close()
+
+
+def read_report(name):
+    """Contract none: reading changes nothing."""
+    return ask("DEMO_PAYMENTS", "GET", f"/report?name={quote(name)}")
+
+
+def charge(order, amount_cents, key):
+    """Contract idempotency_key: the service makes one charge for a key, and no second."""
+    body = {"order": order, "amount_cents": amount_cents}
+    return ask("DEMO_PAYMENTS", "POST", "/charges", body, {"Idempotency-Key": key})
+
+
+def open_ticket(title, reference):
+    """Contract reconciliation: the desk takes no key, but finds tickets by their reference."""
+    return ask("DEMO_TICKETS", "POST", "/tickets", {"title": title, "reference": reference})
+
+
+def find_tickets(reference):
+    """What the desk opened for this reference."""
+    return ask("DEMO_TICKETS", "GET", f"/tickets?reference={quote(reference)}")
+
+
+def send_mail(to, subject, reference):
+    """Contract no_safe_retry: nobody can take a mail back, or ask SMTP whether it went out."""
+    mail = EmailMessage()
+    mail["From"], mail["To"], mail["Subject"] = "robot@demo.invalid", to, subject
+    mail["Message-ID"] = f"<{reference}@demo.invalid>"
+    port = int(os.environ["DEMO_MAIL_SMTP"])
+    with smtplib.SMTP("127.0.0.1", port, local_hostname="demo", timeout=PATIENCE_S) as smtp:
+        smtp.send_message(mail)
+    return {"message_id": mail["Message-ID"]}

@@ -1,0 +1,157 @@
+"""From a spec to the steps that build its sandbox. Pure, apart from one look at /etc/resolv.conf.
+
+A step is a list of byte strings: its layer (with ``?`` behind it when the sandbox may do without),
+its name in `root.STEPS`, its arguments. Landlock rules and seccomp programs are steps as well.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import resource
+from pathlib import Path
+
+from sandbox import linux, wire
+from sandbox.root import FOLLOW, OPTIONAL, READ_ONLY
+from sandbox.spec import Spec
+
+SYSTEM = (
+    *("/bin", "/etc", "/gnu/store", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"),
+    *("/opt", "/sbin", "/usr"),
+)
+"""Exposed read-only to every handler, where they exist."""
+
+_TRUST = ("/etc/pki", "/etc/ssl", "/etc/ca-certificates", "/var/lib/ca-certificates")
+_DEVICES = ("full", "null", "random", "urandom", "zero")
+_DEVICE_LINKS = (
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+    ("shm", "/tmp"),  # noqa: S108 - the sandbox's own
+)
+_TMP_OPTIONS = "mode=1777,size=64m,nr_inodes=16k"
+_RUN_OPTIONS = "mode=755,size=1m,nr_inodes=1k"
+
+NAMESPACES = {
+    "user_namespace": linux.CLONE_NEWUSER,
+    "pid_namespace": linux.CLONE_NEWPID,
+    "root": linux.CLONE_NEWNS,
+    "ipc_namespace": linux.CLONE_NEWIPC,
+    "uts_namespace": linux.CLONE_NEWUTS,
+    "cgroup_namespace": linux.CLONE_NEWCGROUP,
+    "network": linux.CLONE_NEWNET,
+}
+
+
+def clone_flags(spec: Spec) -> int:
+    """The namespaces that one clone3(2) makes together for a strict sandbox."""
+    flags = 0
+    for layer, flag in NAMESPACES.items():
+        if layer != "network" or spec.network == "none":
+            flags |= flag
+    return flags
+
+
+def strict(spec: Spec) -> bytes:
+    """The steps of a sandbox with namespaces."""
+    return _strict(spec, _resolver() if spec.network == "host" else ())
+
+
+@functools.lru_cache(maxsize=256)
+def _strict(spec: Spec, resolver: tuple[str, ...]) -> bytes:
+    steps = [step("user_namespace", "have"), step("pid_namespace", "have")]
+    steps += [step("ipc_namespace", "have"), step("cgroup_namespace", "have")]
+    steps += [step("limits", "oom_score", "500")]
+    steps += root_steps(spec, resolver)
+    steps += [step("uts_namespace", "hostname", "sandbox")]
+    if spec.network == "none":
+        steps += [step("network", "loopback")]
+    steps += limit_steps(spec)
+    steps += [step("capabilities", "drop_capabilities"), step("no_new_privs", "no_new_privs")]
+    return wire.pack_list(steps)
+
+
+def bare(spec: Spec) -> bytes:
+    """The steps of a sandbox that is only a cgroup: limits, and no gain of privilege by exec
+    unless the handler is trusted at level ``none`` (where sudo is meant to work)."""
+    steps = [step("limits", "oom_score", "500"), *limit_steps(spec)]
+    if spec.level == "strict":
+        steps += [step("capabilities", "drop_capabilities")]
+        steps += [step("no_new_privs", "no_new_privs")]
+    return wire.pack_list(steps)
+
+
+def step(layer: str, name: str, *arguments: str | int) -> bytes:
+    """One step, packed."""
+    return wire.pack_list([os.fsencode(str(word)) for word in (layer, name, *arguments)])
+
+
+def root_steps(spec: Spec, resolver: tuple[str, ...] = ()) -> list[bytes]:
+    """The steps of the new root alone."""
+    exposed = _exposed(spec, resolver)
+    proc = "proc?" if "proc" in spec.accept_missing else "proc"
+    steps = [step("root", "open", flags, path) for path, flags in exposed.items()]
+    steps += [step("root", "begin"), step("root", "directory", "755", "/dev")]
+    steps += [step("root", "link", text, f"/dev/{name}") for name, text in _DEVICE_LINKS]
+    steps += [step(proc, "proc")]
+    steps += [step("root", "memory", _RUN_OPTIONS, "/run")]
+    steps += [step("root", "memory", _TMP_OPTIONS, "/tmp")]  # noqa: S108
+    steps += [step("root", "directory", "700", "/tmp/home")]  # noqa: S108
+    steps += [step("root", "directory", "700", "/run/credentials")]
+    steps += [step("root", "directory", "755", "/var"), step("root", "link", "/tmp", "/var/tmp")]  # noqa: S108
+    # Parents before children, so that a writable path inside a read-only one lies on top.
+    steps += [step("root", "attach", path) for path in sorted(exposed)]
+    steps += [step("root", "hide", path) for path in sorted(spec.hidden)]
+    return [*steps, step("root", "finish")]
+
+
+def _exposed(spec: Spec, resolver: tuple[str, ...]) -> dict[str, int]:
+    """Each path that the new root shows, and how; a later kind overrides an earlier one."""
+    exposed = dict.fromkeys(SYSTEM, READ_ONLY | OPTIONAL)
+    if spec.network == "host":
+        exposed |= dict.fromkeys((*_TRUST, *resolver), READ_ONLY | OPTIONAL | FOLLOW)
+    exposed |= dict.fromkeys((f"/dev/{name}" for name in _DEVICES), FOLLOW)
+    exposed |= dict.fromkeys(_plain(spec.closure), READ_ONLY)
+    exposed |= dict.fromkeys(_plain(spec.read), READ_ONLY | FOLLOW)
+    exposed |= dict.fromkeys(_plain(spec.write), FOLLOW)
+    exposed |= dict.fromkeys(_plain(spec.unix), FOLLOW)
+    return exposed
+
+
+def _plain(paths: tuple[str, ...]) -> list[str]:
+    return [os.path.normpath(path) for path in paths]
+
+
+def _resolver() -> tuple[str, ...]:
+    """The directory that /etc/resolv.conf really lies in, when that is outside /etc.
+
+    The directory and not the file: systemd-resolved and NetworkManager replace it by rename.
+    """
+    target = Path("/etc/resolv.conf").resolve()
+    folder = target.parent
+    return () if folder == Path("/etc") or not target.exists() else (str(folder),)
+
+
+def limit_steps(spec: Spec) -> list[bytes]:
+    """The resource limits alone."""
+    # Exactly one byte of core: the kernel then refuses piped core patterns too, which ignore a
+    # limit of zero, and writes no file below a page.
+    limits = [
+        (resource.RLIMIT_CORE, 1),
+        (resource.RLIMIT_NOFILE, spec.files_max),
+        (resource.RLIMIT_FSIZE, spec.file_size_max),
+        # In a user namespace this counts the sandbox's own processes; its init is one of them.
+        (resource.RLIMIT_NPROC, spec.tasks_max + 1),
+        (resource.RLIMIT_MEMLOCK, 65_536),
+        (resource.RLIMIT_MSGQUEUE, 0),
+        (resource.RLIMIT_SIGPENDING, 256),
+        (resource.RLIMIT_NICE, 0),
+        (resource.RLIMIT_RTPRIO, 0),
+    ]
+    steps = [step("limits", "limit", number, value, value) for number, value in limits]
+    if spec.cpu_max_ms is not None:
+        # SIGXCPU first, SIGKILL a second later. The kernel counts whole seconds.
+        seconds = -(-spec.cpu_max_ms // 1000)
+        steps.append(step("limits", "limit", resource.RLIMIT_CPU, seconds, seconds + 1))
+    return steps

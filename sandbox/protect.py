@@ -1,0 +1,20 @@
+"""What the daemon does to itself, once the launcher is started and before it reads secrets."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+
+def protect_daemon() -> None:
+    """No core dump, no tracing by the same uid, no capability (a root daemon keeps its own).
+
+    Afterwards /proc/self belongs to root: write oom_score_adj before. Under systemd this gives
+    up CAP_SETUID and CAP_SETGID, which only the launcher needs.
+    """
+    prctl: Any = importlib.import_module("prctl")  # python-prctl has no types
+    prctl.set_dumpable(0)
+    if os.geteuid() != 0:
+        prctl.cap_permitted.limit()
+        prctl.cap_inheritable.limit()

@@ -1,0 +1,71 @@
+"""Which containment a spec may have, and what to tell a person when a layer cannot be had."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from sandbox import wire
+from sandbox.spec import SandboxUnavailable, Spec
+
+CGROUP = (
+    "Run under systemd with Delegate=yes, or for a try:"
+    " systemd-run --user --scope -p Delegate=yes effectd --dev"
+)
+USER_NAMESPACE = (
+    "Allow unprivileged user namespaces: sysctl user.max_user_namespaces above 0; on Ubuntu the"
+    " AppArmor profile that ships with effectd; in a container a seccomp profile that permits"
+    " clone(CLONE_NEWUSER). Or give effectd a delegated cgroup and set"
+    ' accept_missing = ["user_namespace"] for this handler.'
+)
+SLOW = "the sandbox was not ready after 5 s"
+SLOW_REMEDY = (
+    "A path that it exposes may be on a file system that hangs (NFS, FUSE, autofs): check the"
+    " handler's read, write and command."
+)
+PROC = (
+    "Something is mounted over a part of /proc (ProtectKernelTunables=, ProtectKernelLogs=,"
+    " ProtectHostname= or a container's masks): remove it, or set"
+    ' accept_missing = ["proc"] for handlers that need no /proc.'
+)
+
+
+def containment(spec: Spec, *, has_cgroup: bool) -> int:
+    """How this spec's tree is to be held together; SandboxUnavailable when nothing could."""
+    if spec.level == "none":
+        if not spec.trusted:
+            raise SandboxUnavailable(
+                "level", "level none is for trusted handlers", "Set trusted = true."
+            )
+        if not has_cgroup:
+            raise SandboxUnavailable("cgroup", "level none ends its tree by a cgroup alone", CGROUP)
+        return wire.BY_CGROUP
+    if "user_namespace" in spec.accept_missing and has_cgroup:
+        return wire.BY_CGROUP
+    return wire.BY_NAMESPACE
+
+
+def refused(number: int, contained_by: int) -> SandboxUnavailable:
+    """What it means that clone3, or writing the id maps, failed."""
+    cause = f"no sandbox could be made: {os.strerror(number)}"
+    if contained_by == wire.BY_CGROUP:
+        return SandboxUnavailable("cgroup", cause, CGROUP)
+    if number in (errno.EAGAIN, errno.ENOMEM):
+        return SandboxUnavailable(
+            "tasks", cause, "Raise TasksMax= or RLIMIT_NPROC, or free memory."
+        )
+    return SandboxUnavailable("user_namespace", cause, USER_NAMESPACE)
+
+
+def for_step(layer: str, number: int, uid: int) -> str:
+    """What to do about a step that failed inside."""
+    if layer == "proc":
+        return PROC
+    if layer == "root" and number == errno.ENOENT:
+        return "Correct the path in the manifest: it is not there."
+    if layer == "root" and number in (errno.EACCES, errno.EPERM):
+        return (
+            f"Handlers run as uid {uid}, which cannot reach it: move it to /opt or /srv, or open"
+            " the directories above it (o+x)."
+        )
+    return "effectctl doctor tries each layer and says what is missing."

@@ -1,0 +1,56 @@
+"""The messages between daemon, launcher and init: fixed structs and lists of byte strings.
+
+Standard library only and no ``enum``: the launcher loads this module. What an init says is parsed
+with sizes checked, because an init shares its uid with the handler it started.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+# One message never exceeds this; it is what both ends pass to recv(2). It is above the kernel's
+# default SO_SNDBUF, so a message that could be sent is never cut off.
+MESSAGE_MAX = 1 << 18
+
+# --- daemon -> launcher
+PREPARE, PING = 1, 2
+# --- launcher -> daemon
+PREPARED, PONG, REFUSED = 1, 2, 3
+# --- launcher -> init, then daemon -> init (the first byte)
+GO, DISPATCH, TERMINATE, KILL = b"G", b"D", b"T", b"K"
+# --- init -> daemon (the first byte)
+READY, BROKEN, STARTED, FAILED, ENDED = b"R", b"B", b"S", b"F", b"E"
+
+# How an init contains its tree.
+BY_NAMESPACE, BY_CGROUP = 0, 1
+
+REQUEST = Struct("=BBxxIQ")  # kind, containment, id, clone flags
+REPLY = Struct("=BxxxIii")  # kind, id, pid, errno
+STARTED_BODY = Struct("=cxxxiq")  # tag, pid inside, gate (monotonic ns)
+FAILED_BODY = Struct("=cxxxi")  # tag, errno; then the stage
+BROKEN_BODY = Struct("=cxxxi")  # tag, errno; then [layer, what was tried]
+# tag, si_code, si_status, killed, cpu microseconds, gate, leader's exit, tree's end (monotonic ns)
+ENDED_BODY = Struct("=cxxxiiiqqqq")
+
+
+def pack_list(items: list[bytes]) -> bytes:
+    """``items`` with their lengths in front, so that any byte may occur in any of them."""
+    head = Struct(f"<{1 + len(items)}I").pack(len(items), *map(len, items))
+    return head + b"".join(items)
+
+
+def unpack_list(data: bytes) -> list[bytes]:
+    """The inverse of `pack_list`; ValueError when ``data`` is anything else."""
+    if len(data) < 4:
+        raise ValueError("a list needs at least its count")
+    count = int.from_bytes(data[:4], "little")
+    at = 4 + 4 * count
+    if at > len(data):
+        raise ValueError(f"a list of {count} strings does not fit into {len(data)} bytes")
+    items: list[bytes] = []
+    for size in Struct(f"<{count}I").unpack_from(data, 4):
+        items.append(data[at : at + size])
+        at += size
+    if at != len(data):
+        raise ValueError(f"a list that ends at byte {at} came in {len(data)} bytes")
+    return items

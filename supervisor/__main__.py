@@ -1,0 +1,110 @@
+"""effectd: the daemon's command line."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from config.dump import dump
+from config.load import load_config, load_handlers
+from config.problems import ConfigError
+from supervisor.version import VERSION
+
+EXIT_FAILED = 1
+
+_EPILOG = """\
+Without --config the file is /etc/effectd/effectd.toml, where there is one. With --dev no
+file is read: everything lives below one state directory, and whoever starts it may do all.
+
+exit status: 0 stopped as asked; 1 could not start; 2 usage; 75 the disk failed, restart it
+signals:     SIGTERM and SIGINT stop it after running handlers ended (drain_ms; a second one
+             does not wait); SIGHUP reads configuration and manifests again
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="effectd",
+        description="Supervises tool handlers: no crash repeats an effect, loses one, or leaves a process.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--version", action="version", version=f"effectd {VERSION}")
+    made.add_argument("--config", type=Path, metavar="FILE", help="read this configuration file")
+    made.add_argument("--dev", action="store_true", help="run as any user, without a file")
+    made.add_argument("--state-dir", type=Path, metavar="DIR", help="where the journal is")
+    made.add_argument("--handlers-dir", type=Path, metavar="DIR", help="where manifests are")
+    made.add_argument("--socket", type=Path, metavar="PATH", help="where clients connect")
+    made.add_argument(
+        "--check-config", action="store_true", help="check configuration and manifests, then end"
+    )
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    overrides = {
+        key: value
+        for key, value in (
+            ("state_dir", args.state_dir),
+            ("handlers_dir", args.handlers_dir),
+            ("socket", args.socket),
+        )
+        if value is not None
+    }
+    try:
+        config = load_config(args.config, dev=args.dev, overrides=overrides)
+        if args.check_config:
+            handlers = load_handlers(config, strict=True)
+            print(dump(config), end="")  # noqa: T201  # what was asked for
+            print(f"# {len(handlers)} handlers, all good", file=sys.stderr)  # noqa: T201
+            return 0
+    except ConfigError as error:
+        return _failed(str(error))
+    return _run(config)
+
+
+def _run(config: object) -> int:
+    # Imported late, so that --help and --check-config cost nothing.
+    from config.schema import Config  # noqa: PLC0415
+    from sandbox.spec import SandboxFault  # noqa: PLC0415
+    from supervisor.daemon import CannotStart, run  # noqa: PLC0415
+    from supervisor.journal.errors import JournalError  # noqa: PLC0415
+    from supervisor.server import ListenError  # noqa: PLC0415
+
+    assert isinstance(config, Config)
+    known = (JournalError, ConfigError, SandboxFault, ListenError, CannotStart)
+    try:
+        return run(config)
+    except known as error:
+        return _failed(_text(error))
+    except BaseExceptionGroup as group:
+        # trio wraps what ends a nursery; only what is known to be the surroundings' fault
+        # is said in a line, the rest is ours and keeps its traceback.
+        matched, rest = group.split(known)
+        if rest is not None or matched is None:
+            raise
+        return _failed(_text(_first(matched)))
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _text(error: BaseException) -> str:
+    fix = getattr(error, "fix", "")
+    return f"{error}. {fix}" if fix else str(error)
+
+
+def _failed(text: str) -> int:
+    print(f"effectd: cannot start: {text}", file=sys.stderr)  # noqa: T201  # to whoever started it
+    return EXIT_FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,369 @@
+"""Requests to commands: one table of routes, one strict reader a body.
+
+A command is a value that says what is asked; who may ask and what comes of it is
+decided elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from supervisor.api.fields import CLIENT_ID, Fields, Invalid, Query, parse_json
+from supervisor.core.checkpoint import canonical_digest
+from supervisor.core.errors import Refusal
+from supervisor.core.record import Result
+
+WAIT_MAX_MS = 60_000
+RESUME_SCHEMA = "effectd-operation-resume-request-v1"
+RECOVERY_SCHEMA = "effectd-operation-recovery-v1"
+
+
+@attrs.frozen
+class Command:
+    """What is asked. `wait_ms` holds the answer until it is final or the time is up."""
+
+
+@attrs.frozen
+class GetStatus(Command):
+    pass
+
+
+@attrs.frozen
+class ListHandlers(Command):
+    pass
+
+
+@attrs.frozen
+class GetHandler(Command):
+    name: str
+
+
+@attrs.frozen
+class Dispatch(Command):
+    request_id: str
+    request_digest: str
+    handler: str
+    input: Any
+    timeout_ms: int | None
+    max_run_ms: int | None
+    labels: Mapping[str, str]
+    wait_ms: int
+    dry_run: bool = False
+
+
+@attrs.frozen
+class Page:
+    limit: int
+    cursor: int | None
+
+
+@attrs.frozen
+class ListOperations(Command):
+    page: Page
+    state: str | None
+    handler: str | None
+    session: str | None
+    request_id: str | None
+    needs: str | None
+    since: str | None
+
+
+@attrs.frozen
+class GetOperation(Command):
+    operation_id: str
+    wait_ms: int
+
+
+@attrs.frozen
+class GetRecovery(Command):
+    operation_id: str
+
+
+@attrs.frozen
+class Resume(Command):
+    operation_id: str
+    resume_request_id: str
+    revision: int
+    digest: str
+    wait_ms: int
+
+
+@attrs.frozen
+class Cancel(Command):
+    operation_id: str
+    reason: str
+    wait_ms: int
+
+
+@attrs.frozen
+class Extend(Command):
+    operation_id: str
+    max_run_ms: int
+    reason: str
+
+
+@attrs.frozen
+class AcceptArtifacts(Command):
+    operation_id: str
+    reason: str
+
+
+@attrs.frozen
+class GetCall(Command):
+    call_id: str
+    wait_ms: int
+
+
+@attrs.frozen
+class GetResult(Command):
+    call_id: str
+
+
+@attrs.frozen
+class GetOutput(Command):
+    call_id: str
+    attempt: int | None
+
+
+@attrs.frozen
+class AttestDead(Command):
+    call_id: str
+    reason: str
+
+
+@attrs.frozen
+class ListEffects(Command):
+    page: Page
+    outcome: str | None
+    needs: str | None
+    handler: str | None
+
+
+@attrs.frozen
+class GetEffect(Command):
+    effect_id: str
+
+
+@attrs.frozen
+class Reconcile(Command):
+    effect_id: str
+    wait_ms: int
+
+
+@attrs.frozen
+class Resolve(Command):
+    effect_id: str
+    applied: bool
+    result: Result | None
+    evidence: str
+    if_revision: int | None
+
+
+@attrs.frozen
+class GetEvents(Command):
+    after: int
+    follow: bool
+
+
+# --- readers ------------------------------------------------------------------------------
+
+Reader = Callable[[Sequence[str], Query, Fields], Command]
+
+
+def _wait(fields: Fields) -> int:
+    wait: int = fields.integer("wait_ms", 0, most=WAIT_MAX_MS)
+    return wait
+
+
+def _query_wait(query: Query) -> int:
+    return query.integer("wait_ms", 0, most=WAIT_MAX_MS)
+
+
+def _page(query: Query) -> Page:
+    cursor = query.text("cursor")
+    if cursor is not None and not cursor.isdigit():
+        raise Invalid("query parameter 'cursor' must be a next_cursor as it was given")
+    return Page(
+        query.integer("limit", 100, least=1, most=1_000), int(cursor) if cursor is not None else None
+    )
+
+
+def _dispatch(_: Sequence[str], __: Query, fields: Fields) -> Command:
+    request_id = fields.client_id("request_id")
+    handler = fields.text("handler", most=64)
+    value = fields.any("input")
+    timeout_ms = fields.integer("timeout_ms", None, least=1)
+    max_run_ms = fields.integer("max_run_ms", None, least=1)
+    labels = fields.labels("labels")
+    digest = canonical_digest(
+        {
+            "handler": handler,
+            "input": value,
+            "timeout_ms": timeout_ms,
+            "max_run_ms": max_run_ms,
+            "labels": labels,
+        }
+    )
+    dry_run = fields.any("dry_run", False)
+    if not isinstance(dry_run, bool):
+        raise Invalid("'dry_run' must be true or false", "/dry_run")
+    return Dispatch(
+        request_id, digest, handler, value, timeout_ms, max_run_ms, labels, _wait(fields), dry_run
+    )
+
+
+def _list_operations(_: Sequence[str], query: Query, __: Fields) -> Command:
+    return ListOperations(
+        _page(query),
+        *(query.text(k) for k in ("state", "handler", "session", "request_id", "needs", "since")),
+    )
+
+
+def _resume(path: Sequence[str], _: Query, fields: Fields) -> Command:
+    fields.one_of("schema_version", RESUME_SCHEMA)
+    operation_id = fields.text("operation_id", default=path[0], most=64)
+    if operation_id != path[0]:
+        raise Invalid("'operation_id' is not the one in the path", "/operation_id")
+    return Resume(
+        operation_id,
+        fields.client_id("resume_request_id"),
+        fields.integer("checkpoint_revision"),
+        fields.text("checkpoint_digest", most=128),
+        _wait(fields),
+    )
+
+
+def _cancel(path: Sequence[str], _: Query, fields: Fields) -> Command:
+    return Cancel(path[0], fields.text("reason", default="", most=1_000), _wait(fields))
+
+
+def _extend(path: Sequence[str], _: Query, fields: Fields) -> Command:
+    return Extend(
+        path[0], fields.integer("max_run_ms", least=1), fields.text("reason", most=1_000)
+    )
+
+
+def _accept(path: Sequence[str], _: Query, fields: Fields) -> Command:
+    return AcceptArtifacts(path[0], fields.text("reason", most=1_000))
+
+
+def _output(path: Sequence[str], query: Query, __: Fields) -> Command:
+    attempt = query.text("attempt")
+    if attempt is not None and not attempt.isdigit():
+        raise Invalid("query parameter 'attempt' must be a number")
+    return GetOutput(path[0], int(attempt) if attempt is not None else None)
+
+
+def _list_effects(_: Sequence[str], query: Query, __: Fields) -> Command:
+    return ListEffects(_page(query), *(query.text(k) for k in ("outcome", "needs", "handler")))
+
+
+def _resolve(path: Sequence[str], _: Query, fields: Fields) -> Command:
+    applied = fields.one_of("outcome", "applied", "not_applied") == "applied"
+    result = Result(fields.any("result")) if fields.has("result") else None
+    if result is not None and not applied:
+        raise Invalid("a result belongs to an applied effect only", "/result")
+    return Resolve(
+        path[0],
+        applied,
+        result,
+        fields.text("evidence", most=4_096),
+        fields.integer("if_revision", None),
+    )
+
+
+def _reconcile(path: Sequence[str], _: Query, fields: Fields) -> Command:
+    return Reconcile(path[0], _wait(fields))
+
+
+def _attest(path: Sequence[str], _: Query, fields: Fields) -> Command:
+    return AttestDead(path[0], fields.text("reason", most=1_000))
+
+
+def _events(_: Sequence[str], query: Query, __: Fields) -> Command:
+    return GetEvents(query.integer("after", 0), query.flag("follow"))
+
+
+ROUTES: tuple[tuple[str, str, Reader], ...] = (
+    ("GET", "status", lambda p, q, f: GetStatus()),
+    ("GET", "handlers", lambda p, q, f: ListHandlers()),
+    ("GET", "handlers/*", lambda p, q, f: GetHandler(p[0])),
+    ("POST", "dispatch", _dispatch),
+    ("GET", "operations", _list_operations),
+    ("GET", "operations/*", lambda p, q, f: GetOperation(p[0], _query_wait(q))),
+    ("GET", "operations/*/recovery", lambda p, q, f: GetRecovery(p[0])),
+    ("POST", "operations/*/resume", _resume),
+    ("POST", "operations/*/cancel", _cancel),
+    ("POST", "operations/*/extend", _extend),
+    ("POST", "operations/*/accept-artifacts", _accept),
+    ("GET", "calls/*", lambda p, q, f: GetCall(p[0], _query_wait(q))),
+    ("GET", "calls/*/result", lambda p, q, f: GetResult(p[0])),
+    ("GET", "calls/*/output", _output),
+    ("POST", "calls/*/attest-dead", _attest),
+    ("GET", "effects", _list_effects),
+    ("GET", "effects/*", lambda p, q, f: GetEffect(p[0])),
+    ("POST", "effects/*/resolve", _resolve),
+    ("POST", "effects/*/reconcile", _reconcile),
+    ("GET", "events", _events),
+)
+
+
+@attrs.frozen
+class MethodNotAllowed:
+    allow: tuple[str, ...]
+
+
+def _match(pattern: str, path: Sequence[str]) -> list[str] | None:
+    parts = pattern.split("/")
+    if len(parts) != len(path):
+        return None
+    found: list[str] = []
+    for part, segment in zip(parts, path, strict=True):
+        if part == "*":
+            found.append(segment)
+        elif part != segment:
+            return None
+    return found
+
+
+def route(
+    method: str, path: Sequence[str], parameters: Mapping[str, Sequence[str]], body: bytes
+) -> Command | Refusal | MethodNotAllowed:
+    """`path` is decoded and split. HEAD is answered as GET by the transport."""
+    if not path or path[0] != "v1":
+        return Refusal("NotFound", "every path begins with /v1", fix="Try /v1/status.")
+    matches = [
+        (verb, reader, found)
+        for verb, pattern, reader in ROUTES
+        if (found := _match(pattern, path[1:])) is not None
+    ]
+    if not matches:
+        return Refusal("NotFound", f"/{'/'.join(path)} is not a path of this API")
+    for verb, reader, found in matches:
+        if verb == method:
+            try:
+                return _read(reader, found, verb, parameters, body)
+            except Invalid as invalid:
+                return invalid.refusal
+    return MethodNotAllowed(tuple(sorted({verb for verb, _, _ in matches})))
+
+
+def _read(
+    reader: Reader,
+    found: Sequence[str],
+    verb: str,
+    parameters: Mapping[str, Sequence[str]],
+    body: bytes,
+) -> Command:
+    for segment in found:
+        if CLIENT_ID.fullmatch(segment) is None:
+            raise Invalid(f"{segment[:64]!r} is not an id", code="NotFound")
+    query = Query(parameters)
+    fields = Fields(parse_json(body) if body and verb == "POST" else {})
+    command = reader(found, query, fields)
+    query.done()
+    fields.done()
+    return command

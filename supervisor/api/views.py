@@ -1,0 +1,209 @@
+"""Values to documents: the objects of the API, the same in every place they appear."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from supervisor.api.wire import time_text
+from supervisor.core.errors import CODES
+from supervisor.core.lineage import age_ms, needs
+from supervisor.core.moment import Moment
+from supervisor.core.record import Outcome
+from supervisor.core.standing import (
+    CallState,
+    call_result,
+    call_state,
+    effects_applied,
+    effects_unknown,
+    operation_result,
+    operation_state,
+)
+from supervisor.core.state import Attempt, Call, Effect, Operation, Phase
+
+NS_PER_MS = 1_000_000
+
+
+def operation_view(operation: Operation, now: Moment) -> dict[str, Any]:
+    budget = operation.budget
+    view: dict[str, Any] = {
+        "operation_id": operation.operation_id,
+        "session_id": operation.session_id,
+        "request_id": operation.request_id,
+        "kind": operation.kind.value,
+        "state": operation_state(operation).value,
+        "cancel_requested": operation.cancel_requested,
+        "budget": {
+            "max_run_ms": budget.max_run_ms,
+            "confirmed_ms": budget.confirmed_ms,
+            "reserved_ms": budget.reserved_ms,
+            "charged_ms": budget.charged_ms,
+            "remaining_ms": budget.remaining_ms,
+        },
+        "calls": list(operation.call_order),
+        "continuations": [],
+        "result": operation_result(operation),
+        "revision": operation.revision,
+        "position": operation.position,
+        "created_at": time_text(operation.at),
+        "updated_at": time_text(operation.updated_at),
+        "labels": dict(operation.labels),
+        "uid": operation.by.uid,
+        "handlers": sorted({call.terms.handler for call in operation.ordered_calls()}),
+        "effects_applied": sum(
+            effects_applied(operation, c) for c in operation.ordered_calls() if c.retry_of is None
+        ),
+        "effects_unknown": sum(
+            effects_unknown(operation, c) for c in operation.ordered_calls() if c.retry_of is None
+        ),
+    }
+    if len(operation.call_order) == 1 or operation.kind.value == "dispatch":
+        newest = operation.newest(operation.calls[operation.call_order[0]])
+        view["call"] = call_view(operation, newest, now)
+    return view
+
+
+def call_view(operation: Operation, call: Call, now: Moment) -> dict[str, Any]:
+    state = call_state(operation, call)
+    result = call_result(operation, call)
+    shown = operation.newest(call)
+    return {
+        "call_id": call.call_id,
+        "operation_id": operation.operation_id,
+        "handler": call.terms.handler,
+        "state": state.value,
+        "input": call.input,
+        "timeout_ms": call.timeout_ms,
+        "result": result.value if result is not None and result.available else None,
+        "result_available": result is not None and result.available,
+        "replayed": shown.restored,
+        "late": any(attempt.late for attempt in shown.attempts),
+        "retry_of": call.retry_of,
+        "retried_by": call.retried_by,
+        "effects_applied": effects_applied(operation, call),
+        "effects_unknown": effects_unknown(operation, call),
+        "error": _error(shown, state),
+        "attempts": [attempt_view(attempt) for attempt in call.attempts],
+        "effects": [
+            effect_view(operation, effect, now) for effect in operation.lineage(call)
+        ],
+        "created_at": time_text(call.at),
+    }
+
+
+def _error(call: Call, state: CallState) -> dict[str, Any] | None:
+    """Why the call is where it is, when that is not where it was meant to be."""
+    if state in {CallState.SUCCEEDED, CallState.RUNNING, CallState.ACCEPTED}:
+        return None
+    if call.refused is not None:
+        return {"code": call.refused, "detail": call.refused_detail, "fix": CODES[call.refused].fix}
+    last = call.last
+    if last is None or (last.code is None and not last.detail):
+        return None
+    fix = CODES[last.code].fix if last.code is not None else ""
+    return {"code": last.code, "detail": last.detail, "fix": fix}
+
+
+def attempt_view(attempt: Attempt) -> dict[str, Any]:
+    left = None
+    if attempt.exit is not None:
+        left = (
+            {"code": attempt.exit.code}
+            if attempt.exit.code is not None
+            else {"signal": attempt.exit.signal}
+        )
+    return {
+        "attempt": attempt.number,
+        "phase": attempt.phase.value,
+        "outcome": attempt.outcome.value if attempt.outcome is not None else None,
+        "relaunch": attempt.relaunch.value,
+        "reservation_ms": attempt.reservation_ms,
+        "active_ms": attempt.active_ms,
+        "exit": left,
+        "usage": {
+            "cpu_ms": attempt.usage.cpu_ms,
+            "memory_peak_bytes": attempt.usage.memory_peak_bytes,
+            "tasks_peak": attempt.usage.tasks_peak,
+        },
+        "layers": list(attempt.layers),
+        "leftovers_killed": attempt.leftovers_killed,
+        "late": attempt.late,
+        "proven_dead": attempt.dead,
+        "code": attempt.code,
+        "detail": attempt.detail,
+        "started_at": time_text(attempt.at),
+        "ended_at": time_text(attempt.ended_at),
+        "init_pid": attempt.identity.init_pid if attempt.identity is not None else None,
+    }
+
+
+def effect_view(operation: Operation, effect: Effect, now: Moment) -> dict[str, Any]:
+    newest = effect.newest
+    call = operation.calls[newest.call_id]
+    declared = effect.declared
+    valid_until = None
+    if declared.contract.value == "idempotency_key":
+        valid_until = time_text(effect.first_at + declared.key_valid_ms * NS_PER_MS)
+    settled_by = effect.settled_by
+    return {
+        "effect_id": effect.effect_id,
+        "operation_id": operation.operation_id,
+        "handler": call.terms.handler,
+        "call_id": newest.call_id,
+        "attempt": newest.attempt,
+        "ordinal": effect.ordinal,
+        "name": declared.name,
+        "contract": declared.contract.value,
+        "outcome": effect.outcome.value,
+        "needs": needs(effect, call, now).value,
+        "request": effect.request,
+        "result": effect.result.value
+        if effect.result is not None and effect.result.available
+        else None,
+        "result_available": effect.result is not None and effect.result.available,
+        "result_unavailable": effect.result.unavailable if effect.result is not None else None,
+        "settled_by": settled_by.value if settled_by is not None else None,
+        "revision": effect.revision,
+        "key_valid_until": valid_until,
+        "age_ms": age_ms(effect, now),
+        "reconciler": declared.reconciler is not None,
+        "reconciling": effect.reconciling is not None,
+        "disputes": effect.disputes,
+        "evidence": effect.evidence_note,
+        "how_to_check": _filled(declared.how_to_check, effect),
+        "announced_at": time_text(effect.first_at),
+        "tries": [
+            {
+                "call_id": one.call_id,
+                "attempt": one.attempt,
+                "outcome": one.outcome.value,
+                "settled_by": one.settled_by.value if one.settled_by is not None else None,
+                "reason": one.reason,
+                "ended": _how_it_ended(operation.calls[one.call_id].attempts[one.attempt]),
+            }
+            for one in effect.tries
+        ],
+    }
+
+
+def _how_it_ended(attempt: Attempt) -> str:
+    """Why nobody knows, or how it went, in a word or two."""
+    if attempt.live:
+        return "running"
+    if attempt.phase is Phase.INTERRUPTED:
+        return "nobody saw it end"
+    assert attempt.outcome is not None
+    if attempt.outcome is Outcome.FAILED and attempt.exit is not None:
+        return f"failed ({_exit_words(attempt)})"
+    return attempt.outcome.value
+
+
+def _exit_words(attempt: Attempt) -> str:
+    assert attempt.exit is not None
+    if attempt.exit.code is not None:
+        return f"exit {attempt.exit.code}"
+    return f"signal {attempt.exit.signal}"
+
+
+def _filled(text: str, effect: Effect) -> str:
+    """`how_to_check` with {effect_id} filled in; other braces stay as they are."""
+    return text.replace("{effect_id}", effect.effect_id)

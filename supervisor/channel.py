@@ -1,0 +1,177 @@
+"""Handler protocol 1, without I/O: bytes in, messages out; answers in, bytes out.
+
+One JSON object a line. A line that is not one of the messages below is a fault that
+names what was wrong; the attempt goes on, and the fault is kept with its output.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import attrs
+
+from supervisor.core.errors import Refusal
+from supervisor.core.record import Result
+from supervisor.core.step import AnswerApplied, GiveLeave, RefuseAnnouncement, SayRecorded
+
+REQUEST_MAX = 65_536
+# A confirmation or result may carry the largest result; the rest of a line is small.
+LINE_OVERHEAD = 4_096
+
+
+@attrs.frozen
+class Announce:
+    name: str
+    request: Any
+
+
+@attrs.frozen
+class Confirm:
+    ordinal: int
+    applied: bool
+    result: Result | None
+    reason: str
+
+
+@attrs.frozen
+class Progress:
+    """`fraction` in thousandths, so that no float leaves the protocol."""
+
+    thousandths: int | None
+    message: str
+
+
+@attrs.frozen
+class ResultGiven:
+    result: Result
+
+
+@attrs.frozen
+class Fault:
+    """What the handler said that is not in the protocol."""
+
+    detail: str
+
+
+Message = Announce | Confirm | Progress | ResultGiven | Fault
+
+
+class Channel:
+    """The daemon's end of one attempt's fd 3.
+
+    `feed` takes what was read and returns the messages that are complete; memory is
+    bounded by one line of at most `result_max_bytes` and some overhead.
+    """
+
+    def __init__(self, result_max_bytes: int) -> None:
+        self._result_max = result_max_bytes
+        self._line_max = max(result_max_bytes, REQUEST_MAX) + LINE_OVERHEAD
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._skipping = False
+
+    def feed(self, data: bytes) -> list[Message]:
+        messages: list[Message] = []
+        while data:
+            piece, newline, data = data.partition(b"\n")
+            if not self._skipping:
+                self._pieces.append(piece)
+                self._size += len(piece)
+            if self._size > self._line_max and not self._skipping:
+                self._skipping = True
+                self._pieces.clear()
+            if newline:
+                messages.append(self._end_of_line())
+        return messages
+
+    def _end_of_line(self) -> Message:
+        line = b"".join(self._pieces)
+        skipped, self._skipping = self._skipping, False
+        self._pieces.clear()
+        self._size = 0
+        if skipped:
+            return Fault(f"a line of more than {self._line_max} bytes")
+        return parse(line, self._result_max)
+
+
+def parse(line: bytes, result_max_bytes: int) -> Message:
+    try:
+        said = json.loads(line, parse_constant=_no_constant)
+    except (ValueError, RecursionError):
+        return Fault(f"not JSON: {line[:200]!r}")
+    if not isinstance(said, dict):
+        return Fault(f"not an object: {line[:200]!r}")
+    match said:
+        case {"type": "announce", "effect": str(name), **rest}:
+            return _announce(name, rest.get("request"))
+        case {"type": "confirm", "ordinal": int(ordinal), "outcome": "applied", **rest} if (
+            ordinal is not True
+        ):
+            return Confirm(ordinal, True, _result(rest, "result", line, result_max_bytes), "")
+        case {"type": "confirm", "ordinal": int(ordinal), "outcome": "not_applied", **rest} if (
+            ordinal is not True
+        ):
+            return Confirm(ordinal, False, None, str(rest.get("reason", ""))[:1_000])
+        case {"type": "progress", **rest}:
+            return _progress(rest)
+        case {"type": "result", "value": _}:
+            given = _result(said, "value", line, result_max_bytes)
+            return ResultGiven(given or Result())
+        case _:
+            return Fault(f"not a message of protocol 1: {line[:200]!r}")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _announce(name: str, request: Any) -> Message:
+    if len(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace")) > REQUEST_MAX:
+        return Fault(f"the request of {name[:64]!r} is larger than {REQUEST_MAX} bytes")
+    return Announce(name, request)
+
+
+def _result(
+    said: dict[str, Any], key: str, line: bytes, result_max_bytes: int
+) -> Result | None:
+    if key not in said:
+        return None
+    if len(line) > result_max_bytes:
+        return Result(unavailable="too_large")
+    return Result(said[key])
+
+
+def _progress(rest: dict[str, Any]) -> Message:
+    fraction, message = rest.get("fraction"), rest.get("message", "")
+    if isinstance(fraction, bool) or not isinstance(fraction, int | float | None):
+        return Fault("progress: fraction is a number from 0 to 1")
+    thousandths = None if fraction is None else round(min(max(fraction, 0), 1) * 1_000)
+    return Progress(thousandths, str(message)[:200])
+
+
+# --- answers ------------------------------------------------------------------------------
+
+
+def answer(directive: GiveLeave | AnswerApplied | RefuseAnnouncement | SayRecorded) -> bytes:
+    match directive:
+        case GiveLeave(ordinal, effect_id):
+            return _line(
+                type="leave", ordinal=ordinal, effect_id=effect_id, idempotency_key=effect_id
+            )
+        case AnswerApplied(ordinal, result):
+            if result.available:
+                return _line(type="applied", ordinal=ordinal, result=result.value)
+            return _line(type="applied", ordinal=ordinal, result_unavailable=result.unavailable)
+        case RefuseAnnouncement(refusal):
+            return refused(refusal)
+        case SayRecorded(ordinal):
+            return _line(type="recorded", ordinal=ordinal)
+
+
+def refused(refusal: Refusal) -> bytes:
+    return _line(type="refused", code=refusal.code, detail=refusal.detail)
+
+
+def _line(**members: Any) -> bytes:
+    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"

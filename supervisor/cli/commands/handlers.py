@@ -1,0 +1,90 @@
+"""`effectctl handlers ...`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from supervisor.cli.documents import objects
+from supervisor.cli.exits import Exit
+from supervisor.cli.offline import Source, configured, problem_check, problem_checks
+from supervisor.cli.output import Shared, several, shared
+from supervisor.cli.render_handlers import Check, checks, handler, handler_list
+from supervisor.cli.talk import Document
+
+
+@click.group()
+def handlers() -> None:
+    """What can be run."""
+
+
+@handlers.command("list")
+@shared
+def list_(given: Shared, /) -> Exit:
+    """The handlers that the daemon has loaded."""
+    document = given.daemon.get("handlers")
+    found = objects(document, "items")
+    given.emit(
+        document,
+        lambda look: handler_list(found, objects(document, "broken"), look),
+        [str(one["name"]) for one in found],
+    )
+    return Exit.DONE
+
+
+@handlers.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@shared
+def show(given: Shared, /, *, names: tuple[str, ...]) -> Exit:
+    """One handler as it is loaded: command, contracts, sandbox."""
+    from supervisor.cli import ids
+
+    found: list[Document] = [given.daemon.get("handlers", name) for name in ids.given(names)]
+    given.emit(
+        several(found),
+        lambda look: "\n\n".join(handler(one, look) for one in found),
+        [str(one["name"]) for one in found],
+    )
+    return Exit.DONE
+
+
+@handlers.command()
+@click.argument("name")
+@shared
+@configured
+def check(given: Shared, source: Source, /, *, name: str) -> int:
+    """Load a manifest and try its sandbox; needs no daemon. Nothing of the handler is run.
+
+    NAME is a handler of the manifests directory, or the path of a manifest.
+    """
+    found = _check(source, name)
+    given.emit(
+        {"items": [one.document() for one in found]},
+        lambda look: checks("", found, look),
+        [one.what for one in found if one.state != "ok"],
+    )
+    return Exit.FAILED if any(one.state == "wrong" for one in found) else Exit.DONE
+
+
+def _check(source: Source, name: str) -> list[Check]:
+    from config.load import load_handler
+    from config.problems import ConfigError
+    from supervisor.cli.trial import try_handler
+    from supervisor.dispatch.command import secrets_of, spec_of
+
+    try:
+        config = source.load()
+        file = Path(name) if "/" in name else config.handlers_dir / f"{name}.toml"
+        loaded = load_handler(config, file.absolute())
+    except ConfigError as error:
+        return problem_checks(error)
+    found = [Check("ok", str(loaded.file), f"digest {loaded.digest[:16]}")]
+    found += [problem_check(one, "warning") for one in loaded.warnings]
+    try:
+        secrets_of(config, loaded)
+        if loaded.manifest.secret_names:
+            found.append(Check("ok", "secrets", ", ".join(loaded.manifest.secret_names)))
+    except ConfigError as error:
+        found += problem_checks(error)
+    return [*found, *try_handler(config, loaded, spec_of(config, loaded))]

@@ -1,0 +1,48 @@
+"""Events as people read them: one line each, ids whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from supervisor.cli.documents import Document
+from supervisor.cli.look import Look, escape
+from supervisor.cli.text import clock, cut, json_text
+
+# Types that a person looks for when something went wrong.
+LOUD = frozenset(
+    {
+        "attempt_interrupted",
+        "announcement_refused",
+        "call_refused",
+        "confirmation_disputed",
+        "daemon_started",
+        "dispatch_refused_budget_exceeded",
+    }
+)
+# Members with a place of their own on the line.
+PLACED = frozenset({"position", "at", "type", "operation_id", "call_id", "effect_id"})
+# What is long and not for a glance: `operations show` and `-o json` have it.
+LONG = frozenset({"terms", "input", "declared", "request", "identity", "request_digest", "digest"})
+
+
+def event(document: Document, look: Look) -> str:
+    """Position, time, type, then the ids and the members that say something."""
+    kind = escape(document.get("type", "?"))
+    start = f"{document.get('position', '?'):>6}  {clock(document.get('at'))[:23]:<23}  "
+    ids = [str(document[k]) for k in ("operation_id", "call_id", "effect_id") if document.get(k)]
+    rest = [
+        f"{escape(name)}={_value(value, look)}"
+        for name, value in document.items()
+        if name not in PLACED | LONG and value not in (None, "", [], {}, False)
+    ]
+    painted = look.paint(kind, "attention" if kind in LOUD else "strong")
+    lines = [start + painted]
+    if ids or rest:
+        lines.append(" " * 8 + look.paint(" ".join(ids + rest), "quiet"))
+    return "\n".join(lines)
+
+
+def _value(value: Any, look: Look) -> str:
+    if isinstance(value, str):
+        return cut(escape(value), 60, look)
+    return cut(json_text(value, pretty=False, ascii_only=look.ascii_only), 60, look)

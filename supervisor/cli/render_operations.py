@@ -1,0 +1,277 @@
+"""Operations as people read them: lists, one with its timeline, and what recovery offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from supervisor.cli.documents import Document, number, objects, part, texts
+from supervisor.cli.look import Look, escape
+from supervisor.cli.render_calls import error_fields, signal_name
+from supervisor.cli.text import (
+    Column,
+    ago,
+    clock,
+    fields,
+    indented,
+    json_text,
+    moment_ns,
+    plural,
+    short_json,
+    span,
+    table,
+)
+
+COLUMNS = (
+    Column("OPERATION"),
+    Column("STATE"),
+    Column("WHAT", flexible=True),
+    Column("CALLS", right=True),
+    Column("CHARGED", right=True),
+    Column("CREATED", right=True),
+)
+
+
+def what(operation: Document) -> str:
+    """What was asked for, in a word or two: the handlers, else the kind."""
+    handlers = ", ".join(texts(operation, "handlers"))
+    return escape(handlers or operation.get("kind") or "?")
+
+
+def operation_list(operations: Sequence[Document], look: Look) -> str:
+    """One line an operation, newest first."""
+    if not operations:
+        return "No operations."
+    rows = [
+        (
+            str(one["operation_id"]),
+            look.state(escape(one.get("state", "?"))),
+            what(one),
+            str(len(one.get("calls") or ())),
+            span(number(part(one, "budget"), "charged_ms")),
+            ago(one.get("created_at"), look),
+        )
+        for one in operations
+    ]
+    return table(COLUMNS, rows, look)
+
+
+def operation(document: Document, calls: Sequence[Document], look: Look) -> str:
+    """One operation whole: head, budget, result, timeline, and what to type next."""
+    parts = [_head(document, look)]
+    timeline = _timeline(document, calls, look)
+    if timeline:
+        parts.append("Timeline (UTC):\n" + indented(timeline))
+    following = next_step(document)
+    if following:
+        parts.append(following)
+    return "\n\n".join(parts)
+
+
+def _head(document: Document, look: Look) -> str:
+    state = look.state(escape(document.get("state", "?")))
+    if document.get("cancel_requested"):
+        state += " (cancel requested)"
+    labels = part(document, "labels")
+    result = document.get("result")
+    return fields(
+        [
+            ("operation", str(document["operation_id"])),
+            ("kind", escape(document.get("kind", "?"))),
+            ("handler", escape(", ".join(texts(document, "handlers")))),
+            ("state", state),
+            ("request", escape(document.get("request_id") or "")),
+            ("created", clock(document.get("created_at"))),
+            ("labels", ", ".join(f"{escape(k)}={escape(v)}" for k, v in labels.items())),
+            ("budget", budget(part(document, "budget"))),
+            ("result", "" if result is None else short_json(result, look, look.columns - 11)),
+            ("revision", str(document.get("revision", "?"))),
+            *error_fields(document),
+        ]
+    )
+
+
+def budget(document: Document) -> str:
+    """A time budget in one line."""
+    if not document:
+        return ""
+    reserved = number(document, "reserved_ms")
+    held = f" ({span(reserved)} of it reserved)" if reserved else ""
+    return (
+        f"{span(int(document.get('charged_ms') or 0))} charged{held} of "
+        f"{span(int(document.get('max_run_ms') or 0))}; "
+        f"{span(int(document.get('remaining_ms') or 0))} left"
+    )
+
+
+def next_step(document: Document) -> str:
+    """What to type next, for states in which something is left to do."""
+    operation_id = document["operation_id"]
+    if document.get("state") == "unknown":
+        return (
+            "The outcome is unknown: do not send it again. What can be done:\n"
+            f"  effectctl operations recovery {operation_id}"
+        )
+    if document.get("state") == "interrupted":
+        return (
+            "It was interrupted and does not go on by itself. What can be done:\n"
+            f"  effectctl operations recovery {operation_id}"
+        )
+    return ""
+
+
+def _timeline(document: Document, calls: Sequence[Document], look: Look) -> str:
+    """Every time in these documents, oldest first, with what happened then."""
+    moments = [(document.get("created_at"), "accepted", document["operation_id"])]
+    for call in calls:
+        moments += _call_moments(call)
+    known = [(ns, stamp, *rest) for stamp, *rest in moments if (ns := moment_ns(stamp)) is not None]
+    known.sort(key=lambda one: one[0])
+    lines: list[str] = []
+    for i, (ns, stamp, event, about) in enumerate(known):
+        gap = (ns - known[i - 1][0]) // 1_000_000 if i else 0
+        lines.append(
+            f"{clock(stamp)[11:23]:<12}  {'+' + span(gap) if i else '':>9}  {event}  "
+            + look.paint(escape(about), "quiet")
+        )
+    if not known:
+        return ""
+    return f"{clock(known[0][1])[:10]}\n" + "\n".join(lines)
+
+
+def _call_moments(call: Document) -> list[tuple[object, str, str]]:
+    found: list[tuple[object, str, str]] = []
+    handler = escape(call.get("handler", "?"))
+    for attempt in objects(call, "attempts"):
+        number = attempt.get("attempt", "?")
+        about = f"{handler}, {call['call_id']}"
+        found.append((call.get("created_at") if number == 0 else None, "call accepted", about))
+        found.append((attempt.get("started_at"), f"attempt {number} started", about))
+        outcome = escape(attempt.get("outcome") or attempt.get("phase") or "ended")
+        found.append((attempt.get("ended_at"), f"attempt {number} {outcome}{_by(attempt)}", about))
+    for effect in objects(call, "effects"):
+        about = str(effect.get("effect_id"))
+        name = escape(effect.get("name", "?"))
+        found.append((effect.get("announced_at"), f"effect {name} announced", about))
+        outcome = escape(effect.get("outcome", "?"))
+        by = f" by {escape(effect['settled_by'])}" if effect.get("settled_by") else ""
+        found.append((effect.get("settled_at"), f"effect {name} {outcome}{by}", about))
+    return found
+
+
+def _by(attempt: Document) -> str:
+    ending = part(attempt, "exit")
+    if ending.get("signal") is not None:
+        return f" ({signal_name(int(ending['signal']))})"
+    return f" (exit {ending['code']})" if ending.get("code") else ""
+
+
+# --- recovery ---------------------------------------------------------------------------------
+
+TYPED: dict[str, str] = {
+    "resume": "effectctl operations resume {operation}",
+    "cancel": "effectctl operations cancel {operation} --reason 'WHY'",
+    "reconcile": "effectctl effects reconcile {effect}",
+    "resolve": "effectctl effects show {effect}",
+    "extend": "effectctl operations extend {operation} --max-run-ms N --reason 'WHY'",
+    "accept-artifacts": "effectctl operations accept-artifacts {operation} --reason 'WHY'",
+    "attest-dead": "effectctl calls attest-dead {call} --reason 'HOW YOU KNOW'",
+}
+
+VERDICTS: dict[str, str] = {
+    "restore": "restore: hand back what is recorded; nothing runs",
+    "retry": "retry: a new call with the same effect id",
+    "repeat": "repeat: the next attempt; nothing is at stake",
+    "finish": "finish: the next attempt; what was applied is answered from the journal",
+}
+
+
+def recovery(document: Document, operation_id: str, look: Look) -> str:
+    """What an operation's recovery allows, refuses, and how to type it."""
+    checkpoint = part(document, "checkpoint")
+    fresh = part(document, "freshness")
+    head = fields(
+        [
+            ("operation", operation_id),
+            ("state", look.state(escape(document.get("state", "?")))),
+            ("checkpoint", f"revision {checkpoint.get('revision', '?')}"),
+            ("digest", escape(checkpoint.get("digest") or "")),
+            ("as of", f"position {fresh.get('position', '?')}, {clock(fresh.get('as_of'))}"),
+        ]
+    )
+    parts = [head, _verdicts(document, look), _allowed(document, operation_id, look)]
+    parts.append(_refusals(document, look))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _verdicts(document: Document, look: Look) -> str:
+    effects = objects(document, "effects")
+    if not effects:
+        return ""
+    columns = (
+        Column("EFFECT"),
+        Column("OUTCOME"),
+        Column("NAME", flexible=True),
+        Column("VERDICT"),
+    )
+    rows = [
+        (
+            str(one.get("effect_id")),
+            look.state(escape(one.get("outcome", "?"))),
+            escape(one.get("name", "")),
+            escape(one.get("verdict", "?")),
+        )
+        for one in effects
+    ]
+    seen = [str(one.get("verdict")) for one in effects]
+    legend = [text for name, text in VERDICTS.items() if name in seen]
+    return table(columns, rows, look) + "".join(f"\n  {line}" for line in legend)
+
+
+def _allowed(document: Document, operation_id: str, look: Look) -> str:
+    typed = commands(document, operation_id)
+    if not typed:
+        return "Nothing can be done now."
+    return "What can be done:\n" + "\n".join("  " + look.paint(line, "strong") for line in typed)
+
+
+def commands(document: Document, operation_id: str) -> list[str]:
+    """The command lines of the allowed actions, each once, in the daemon's order."""
+    actions = objects(document, "actions")
+    listed = actions or [{"action": name} for name in texts(document, "allowed_actions")]
+    lines: dict[str, None] = {}
+    for action in listed:
+        pattern = TYPED.get(str(action.get("action")))
+        if pattern is None:
+            continue
+        effect = str(action.get("effect_id") or "EFFECT")
+        call = str(action.get("call_id") or "CALL")
+        lines[pattern.format(operation=operation_id, effect=effect, call=call)] = None
+    return list(lines)
+
+
+def _refusals(document: Document, look: Look) -> str:
+    refusals = objects(document, "refusals")
+    if not refusals:
+        return ""
+    lines: list[str] = ["Why it cannot simply be resumed:"]
+    for refusal in refusals:
+        lines.append(f"  {look.paint(escape(refusal.get('code', '?')), 'attention')}")
+        about = refusal.get("effect_id") or refusal.get("call_id")
+        pairs = [
+            ("about", str(about or "")),
+            ("detail", escape(refusal.get("detail") or "")),
+            ("fix", escape(refusal.get("fix") or "")),
+        ]
+        lines.append(indented(fields(pairs), "    "))
+    return "\n".join(lines)
+
+
+def result_text(value: Any, look: Look) -> str:
+    """A result as `dispatch` and `calls result` print it: pretty JSON."""
+    return json_text(value, pretty=True, ascii_only=look.ascii_only)
+
+
+def counts(operations: Sequence[Document]) -> str:
+    """`3 operations`, for notes under a list."""
+    return plural(len(operations), "operation")

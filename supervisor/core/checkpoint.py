@@ -1,0 +1,87 @@
+"""An operation's replayed state as a client pins it, and its digest.
+
+No times are in it: the same journal gives the same digest on any host, for ever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import rfc8785
+
+from supervisor.core.standing import operation_state
+from supervisor.core.state import Attempt, Call, Effect, Operation
+
+SCHEMA = "effectd-run-checkpoint-v1"
+
+
+def canonical_digest(value: Any) -> str:
+    """SHA-256 over the canonical form (RFC 8785); raises ValueError beyond I-JSON."""
+    return hashlib.sha256(rfc8785.dumps(value)).hexdigest()
+
+
+def checkpoint(operation: Operation) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA,
+        "operation_id": operation.operation_id,
+        "revision": operation.revision,
+        "position": operation.position,
+        "state": operation_state(operation).value,
+        "cancel_requested": operation.cancel_requested,
+        "budget": {
+            "max_run_ms": operation.budget.max_run_ms,
+            "confirmed_ms": operation.budget.confirmed_ms,
+            "reserved_ms": operation.budget.reserved_ms,
+        },
+        "calls": [_call(call) for call in operation.ordered_calls()],
+        "effects": [
+            _effect(operation.effects[effect_id])
+            for call_id in operation.call_order
+            for effect_id in operation.lineages.get(call_id, ())
+        ],
+    }
+
+
+def checkpoint_digest(operation: Operation) -> str:
+    return canonical_digest(checkpoint(operation))
+
+
+def _call(call: Call) -> dict[str, Any]:
+    return {
+        "call_id": call.call_id,
+        "handler": call.terms.handler,
+        "handler_digest": call.terms.digest,
+        "input_digest": canonical_digest(call.input),
+        "retry_of": call.retry_of,
+        "retried_by": call.retried_by,
+        "restored": call.restored,
+        "attempts": [_attempt(attempt) for attempt in call.attempts],
+    }
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "attempt": attempt.number,
+        "phase": attempt.phase.value,
+        "outcome": attempt.outcome.value if attempt.outcome is not None else None,
+        "reservation_ms": attempt.reservation_ms,
+        "active_ms": attempt.active_ms,
+        "dead": attempt.dead,
+    }
+
+
+def _effect(effect: Effect) -> dict[str, Any]:
+    return {
+        "effect_id": effect.effect_id,
+        "ordinal": effect.ordinal,
+        "name": effect.declared.name,
+        "contract": effect.declared.contract.value,
+        "outcome": effect.outcome.value,
+        "revision": effect.revision,
+        "result_available": effect.result is not None and effect.result.available,
+        "tries": [
+            {"call_id": one.call_id, "attempt": one.attempt, "outcome": one.outcome.value}
+            for one in effect.tries
+        ],
+    }

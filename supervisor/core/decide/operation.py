@@ -1,0 +1,254 @@
+"""Decisions about an operation as a whole: accept, cancel, resume, extend."""
+
+from __future__ import annotations
+
+import attrs
+
+from supervisor.core.checkpoint import checkpoint_digest
+from supervisor.core.errors import Refusal
+from supervisor.core.ids import CallId, OperationId
+from supervisor.core.lineage import Plan, plan
+from supervisor.core.record import (
+    ArtifactsAccepted,
+    BudgetExtended,
+    CallAccepted,
+    CallQueued,
+    CallRestored,
+    CancelRequested,
+    DaemonStarted,
+    DispatchRefusedBudgetExceeded,
+    Kind,
+    OperationAccepted,
+    Record,
+    ResumeAccepted,
+)
+from supervisor.core.standing import TERMINAL, OperationState, operation_state
+from supervisor.core.state import Operation, State
+from supervisor.core.step import (
+    ArtifactsAsked,
+    CancelAsked,
+    Decision,
+    EndAttempt,
+    ExtendAsked,
+    Launch,
+    Restarted,
+    ResumeAsked,
+    Submitted,
+    refuse,
+)
+
+
+def restarted(_state: State, event: Restarted) -> Decision:
+    started = DaemonStarted(
+        at=event.now.wall,
+        epoch=event.epoch,
+        boot_id=event.now.boot_id,
+        version=event.version,
+        alive=tuple(sorted(event.alive)),
+    )
+    return Decision((started,), outcome=True)
+
+
+def submitted(state: State, event: Submitted) -> Decision:
+    known = state.messages.get((event.session_id, event.request_id))
+    if known is not None:
+        return _same_message(state.operations[known], event)
+    unfinished = state.unfinished.get(event.session_id, 0)
+    if unfinished >= event.operations_max:
+        return refuse(
+            "LimitExceeded",
+            f"{unfinished} unfinished operations in this session (operations_per_session)",
+        )
+    accepted = OperationAccepted(
+        at=event.now.wall,
+        operation_id=event.operation_id,
+        kind=Kind.DISPATCH,
+        session_id=event.session_id,
+        request_id=event.request_id,
+        request_digest=event.request_digest,
+        by=event.by,
+        max_run_ms=event.max_run_ms,
+        labels=event.labels,
+    )
+    call = CallAccepted(
+        at=event.now.wall,
+        operation_id=event.operation_id,
+        call_id=event.call_id,
+        terms=event.terms,
+        input=event.input,
+        timeout_ms=event.timeout_ms,
+        by=event.by,
+    )
+    return Decision((accepted, call), (Launch(event.call_id),), operation_id=event.operation_id)
+
+
+def _same_message(known: Operation, event: Submitted) -> Decision:
+    if known.request_digest != event.request_digest:
+        return refuse(
+            "RequestConflict",
+            f"request_id {event.request_id!r} belongs to {known.operation_id}, with another body",
+        )
+    return Decision(operation_id=known.operation_id, repeated=True)
+
+
+def cancel_asked(state: State, event: CancelAsked) -> Decision:
+    operation = state.operations[event.operation_id]
+    if operation.cancel_requested or operation_state(operation) in TERMINAL:
+        return Decision(operation_id=event.operation_id, repeated=True)
+    record = CancelRequested(
+        at=event.now.wall,
+        operation_id=event.operation_id,
+        by=event.by,
+        reason=event.reason,
+    )
+    ends = tuple(
+        EndAttempt(call.call_id, call.live.number)
+        for call in operation.ordered_calls()
+        if call.live is not None
+    )
+    return Decision((record,), ends, outcome=True, operation_id=event.operation_id)
+
+
+# --- resume -------------------------------------------------------------------------------
+
+
+def resume_asked(state: State, event: ResumeAsked) -> Decision:
+    """Checkpoint, then state, then effects, then budget; authority is the shell's to ask."""
+    operation = state.operations[event.operation_id]
+    known = operation.resumes.get(event.resume_request_id)
+    if known == (event.revision, event.digest):
+        return Decision(operation_id=event.operation_id, repeated=True)
+    conflict = _checkpoint_conflict(operation, event, known)
+    if conflict is not None:
+        return Decision(refusal=conflict)
+    standing = operation_state(operation)
+    if standing not in {OperationState.UNKNOWN, OperationState.INTERRUPTED}:
+        return Decision(refusal=_not_resumable(operation, standing))
+    if operation.cancel_requested:
+        return refuse("OperationCancelled", f"{operation.operation_id} was cancelled")
+    if operation.kind is not Kind.DISPATCH:
+        return refuse("NotResumable", f"a {operation.kind.value} operation is continued otherwise")
+    planned = plan(operation, operation.calls[operation.call_order[0]], event.now)
+    if isinstance(planned, Refusal):
+        return Decision(refusal=planned)
+    return _resume(operation, planned, event)
+
+
+def _checkpoint_conflict(
+    operation: Operation, event: ResumeAsked, known: tuple[int, str] | None
+) -> Refusal | None:
+    if known is not None:
+        return Refusal(
+            "DurableResumeConflict",
+            f"resume_request_id {event.resume_request_id!r} was used on revision {known[0]}",
+        )
+    used = next((i for i, (r, _) in operation.resumes.items() if r == event.revision), None)
+    if used is not None:
+        return Refusal(
+            "DurableResumeConflict", f"revision {event.revision} was resumed by {used!r}"
+        )
+    if event.revision != operation.revision or event.digest != checkpoint_digest(operation):
+        return Refusal(
+            "DurableResumeConflict",
+            f"checkpoint is revision {operation.revision}, not {event.revision}, "
+            "or its digest differs",
+        )
+    return None
+
+
+def _not_resumable(operation: Operation, standing: OperationState) -> Refusal:
+    if standing in {OperationState.ACCEPTED, OperationState.RUNNING}:
+        return Refusal(
+            "DurableResumeConflict",
+            f"{operation.operation_id} is {standing.value}",
+            fix="Wait for it: `effectctl operations show " + operation.operation_id + "`.",
+        )
+    return Refusal("NotResumable", f"{operation.operation_id} is {standing.value}")
+
+
+def _resume(operation: Operation, planned: Plan, event: ResumeAsked) -> Decision:
+    call, base = planned.call, (event.now.wall, operation.operation_id)
+    accepted = ResumeAccepted(
+        *base, event.resume_request_id, event.revision, event.digest, event.by
+    )
+    if planned.relaunch is None:
+        return Decision(
+            (accepted, CallRestored(*base, call.call_id)), operation_id=operation.operation_id
+        )
+    if not operation.budget.admits(call.timeout_ms, event.margin_ms):
+        refusal = operation.budget.refusal(call.timeout_ms, call.call_id)
+        return Decision(
+            (budget_refused(base, call.call_id, refusal),),
+            refusal=refusal,
+            operation_id=operation.operation_id,
+        )
+    moved: Record
+    launch: CallId
+    if planned.new_call:
+        launch = event.new_call_id
+        moved = CallAccepted(
+            *base, launch, call.terms, call.input, call.timeout_ms, event.by, call.call_id
+        )
+    else:
+        launch = call.call_id
+        moved = CallQueued(*base, launch, planned.relaunch)
+    return Decision((accepted, moved), (Launch(launch),), operation_id=operation.operation_id)
+
+
+def budget_refused(
+    base: tuple[int, OperationId], call_id: CallId, refusal: Refusal
+) -> DispatchRefusedBudgetExceeded:
+    extra = refusal.extra
+    return DispatchRefusedBudgetExceeded(
+        *base,
+        call_id,
+        active_elapsed_ms=extra["active_elapsed_ms"],
+        reservation_ms=extra["reservation_ms"],
+        remaining_ms=extra["remaining_ms"],
+        limit_value=extra["limit_value"],
+    )
+
+
+def extend_asked(state: State, event: ExtendAsked) -> Decision:
+    operation = state.operations[event.operation_id]
+    standing = operation_state(operation)
+    if standing in TERMINAL:
+        return refuse("NotResumable", f"{operation.operation_id} is {standing.value}")
+    limit = operation.budget.max_run_ms
+    if event.max_run_ms == limit:
+        return Decision(operation_id=operation.operation_id, repeated=True)
+    if event.max_run_ms < limit:
+        return refuse(
+            "InvalidInput",
+            f"max_run_ms can only be raised: it is {limit}",
+            pointer="/max_run_ms",
+        )
+    record = BudgetExtended(
+        event.now.wall, operation.operation_id, event.max_run_ms, event.reason, event.by
+    )
+    return Decision((record,), outcome=True, operation_id=operation.operation_id)
+
+
+def artifacts_asked(state: State, event: ArtifactsAsked) -> Decision:
+    operation = state.operations[event.operation_id]
+    standing = operation_state(operation)
+    if standing in TERMINAL:
+        return refuse("NotResumable", f"{operation.operation_id} is {standing.value}")
+    new = {
+        handler: digest
+        for handler, digest in event.digests.items()
+        if digest not in operation.accepted_digests.get(handler, frozenset())
+        and any(
+            c.terms.handler == handler and c.terms.digest != digest
+            for c in operation.ordered_calls()
+        )
+    }
+    records = tuple(
+        ArtifactsAccepted(
+            event.now.wall, operation.operation_id, handler, digest, event.reason, event.by
+        )
+        for handler, digest in sorted(new.items())
+    )
+    return attrs.evolve(
+        Decision(records, operation_id=operation.operation_id), repeated=not records
+    )

@@ -1,0 +1,129 @@
+"""State after a record. Pure, total over the kinds, and loud about what cannot follow.
+
+`fold` takes a whole frame, because a decision is durable whole or not at all; the
+operations that it names count one revision for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+
+from supervisor.core.errors import IllegalTransition
+from supervisor.core.evolve import attempt, call, effect, epoch, operation, settle
+from supervisor.core.evolve.attempt import TRANSITIONS
+from supervisor.core.ids import OperationId
+from supervisor.core.record import (
+    AnnouncementRefused,
+    ArtifactsAccepted,
+    AttemptEnded,
+    AttemptInterrupted,
+    AttemptReserved,
+    AttemptStarted,
+    BudgetExtended,
+    CallAccepted,
+    CallQueued,
+    CallRefused,
+    CallRestored,
+    CancelRequested,
+    ConfirmationDisputed,
+    DaemonStarted,
+    DeathProven,
+    DispatchRefusedBudgetExceeded,
+    EffectAnnounced,
+    EffectAnswered,
+    EffectConfirmed,
+    EffectResolved,
+    OperationAccepted,
+    OperationRecord,
+    ReconcilerEnded,
+    ReconcilerStarted,
+    Record,
+    ResumeAccepted,
+)
+from supervisor.core.standing import TERMINAL, operation_state
+from supervisor.core.state import Operation, State
+
+_FOLDS: dict[type[Record], Callable[[State, Operation, Any], State]] = {
+    CallAccepted: call.accepted,
+    CallRefused: call.refused,
+    DispatchRefusedBudgetExceeded: call.budget_refused,
+    CallQueued: call.queued,
+    CallRestored: call.restored,
+    AttemptReserved: attempt.reserved,
+    AttemptStarted: attempt.started,
+    AttemptEnded: attempt.ended,
+    AttemptInterrupted: attempt.interrupted,
+    DeathProven: attempt.death_proven,
+    AnnouncementRefused: attempt.announcement_refused,
+    EffectAnnounced: effect.announced,
+    EffectAnswered: effect.answered,
+    EffectConfirmed: effect.confirmed,
+    ConfirmationDisputed: effect.disputed,
+    ReconcilerStarted: settle.reconciler_started,
+    ReconcilerEnded: settle.reconciler_ended,
+    EffectResolved: settle.resolved,
+    CancelRequested: operation.cancel_requested,
+    ResumeAccepted: operation.resume_accepted,
+    BudgetExtended: operation.budget_extended,
+    ArtifactsAccepted: operation.artifacts_accepted,
+}
+
+
+def fold(state: State, position: int, records: Iterable[Record]) -> State:
+    """State after one frame; raises IllegalTransition when it cannot follow."""
+    touched: set[OperationId] = set()
+    at = 0
+    for record in records:
+        touched |= _names(state, record)
+        at = record.at
+        state = evolve(state, record)
+    for operation_id in touched:
+        state = _count(state, operation_id, position, at)
+    return attrs.evolve(state, position=position)
+
+
+def evolve(state: State, record: Record) -> State:
+    """State after one record, which is part of a frame: `fold` counts the revision."""
+    match record:
+        case DaemonStarted():
+            return epoch.daemon_started(state, record)
+        case OperationAccepted():
+            return operation.accepted(state, record)
+        case OperationRecord():
+            known = state.operations.get(record.operation_id)
+            if known is None:
+                raise IllegalTransition(f"before its operation was accepted: {record}")
+            return _FOLDS[type(record)](state, known, record)
+        case _:
+            raise IllegalTransition(f"no fold for {record}")
+
+
+def _names(state: State, record: Record) -> set[OperationId]:
+    """The operations that this record is about; a new epoch is about all that moved."""
+    if isinstance(record, OperationRecord):
+        return {record.operation_id}
+    return {*state.moving.values(), *state.reconciling.values()}
+
+
+def _count(state: State, operation_id: OperationId, position: int, at: int) -> State:
+    """One more revision; an operation that is finished now leaves the session's count."""
+    known = state.operations[operation_id]
+    finished = known.finished or operation_state(known) in TERMINAL
+    unfinished = state.unfinished
+    if finished and not known.finished:
+        left = unfinished[known.session_id] - 1
+        unfinished = (
+            unfinished.set(known.session_id, left) if left else unfinished.delete(known.session_id)
+        )
+    known = attrs.evolve(
+        known, revision=known.revision + 1, position=position, updated_at=at, finished=finished
+    )
+    return attrs.evolve(
+        state, operations=state.operations.set(operation_id, known), unfinished=unfinished
+    )
+
+
+__all__ = ["TRANSITIONS", "evolve", "fold"]

@@ -1,0 +1,50 @@
+"""The only ways that the fold changes state; each keeps the indexes in step."""
+
+from __future__ import annotations
+
+import attrs
+
+from supervisor.core.errors import IllegalTransition
+from supervisor.core.ids import CallId, EffectId
+from supervisor.core.state import Call, Effect, Operation, Said, State
+
+
+def put(state: State, operation: Operation) -> State:
+    return attrs.evolve(state, operations=state.operations.set(operation.operation_id, operation))
+
+
+def put_call(state: State, operation: Operation, call: Call) -> State:
+    """Store the call; `moving` holds those with a live attempt or a place in the queue."""
+    moving = state.moving
+    if call.queued is not None or call.live is not None:
+        moving = moving.set(call.call_id, operation.operation_id)
+    elif call.call_id in moving:
+        moving = moving.delete(call.call_id)
+    operation = attrs.evolve(operation, calls=operation.calls.set(call.call_id, call))
+    return attrs.evolve(put(state, operation), moving=moving)
+
+
+def put_effect(state: State, operation: Operation, effect: Effect) -> State:
+    """Store the effect; `leaves` counts the tries that have leave and no confirmation."""
+    before = operation.effects.get(effect.effect_id)
+    delta = _leaves(effect) - (_leaves(before) if before is not None else 0)
+    operation = attrs.evolve(operation, effects=operation.effects.set(effect.effect_id, effect))
+    return attrs.evolve(put(state, operation), leaves=state.leaves + delta)
+
+
+def _leaves(effect: Effect) -> int:
+    return sum(one.outcome is Said.ANNOUNCED for one in effect.tries)
+
+
+def call_of(operation: Operation, call_id: CallId) -> Call:
+    call = operation.calls.get(call_id)
+    if call is None:
+        raise IllegalTransition(f"{call_id} is not a call of {operation.operation_id}")
+    return call
+
+
+def effect_of(operation: Operation, effect_id: EffectId) -> Effect:
+    effect = operation.effects.get(effect_id)
+    if effect is None:
+        raise IllegalTransition(f"{effect_id} was never announced")
+    return effect

@@ -1,0 +1,38 @@
+"""Names of the things that effectd tracks.
+
+An operation is what a client asked for. It makes calls; a call is tried in attempts,
+counted from 0; an attempt announces effects, counted from 0 by their ordinal. An
+effect_id names the change in the outside world itself, so it outlives the other
+three coordinates: a retry has a new call and the same effect_id.
+"""
+
+from __future__ import annotations
+
+from typing import NewType
+
+import attrs
+
+OperationId = NewType("OperationId", str)
+CallId = NewType("CallId", str)
+EffectId = NewType("EffectId", str)
+SessionId = NewType("SessionId", str)
+
+
+@attrs.frozen(order=True)
+class AttemptKey:
+    call_id: CallId
+    attempt: int
+
+
+@attrs.frozen(order=True)
+class TryKey:
+    """The exact correlation of an effect's try; it is never matched in part."""
+
+    call_id: CallId
+    attempt: int
+    ordinal: int
+
+
+def default_session(uid: int) -> SessionId:
+    """A dispatch's request_id is its message id in this session of the caller's."""
+    return SessionId(f"uid:{uid}")

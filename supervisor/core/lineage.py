@@ -1,0 +1,233 @@
+"""What a call's lineage allows: evidence, verdicts, and how it would be relaunched.
+
+The functions here are the reconciliation policy applied to one operation's state; the
+policy itself is the table in `contract`.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from supervisor.core.contract import (
+    Contract,
+    Evidence,
+    Verdict,
+    in_force,
+    strictest,
+    verdict,
+)
+from supervisor.core.errors import Refusal
+from supervisor.core.ids import EffectId
+from supervisor.core.moment import Moment
+from supervisor.core.record import Identity, Relaunch
+from supervisor.core.state import Call, Effect, Operation, Said
+
+NS_PER_MS = 1_000_000
+
+
+def evidence(effect: Effect) -> Evidence:
+    match effect.outcome:
+        case Said.APPLIED:
+            return Evidence.APPLIED_NO_RESULT if effect.result_lost else Evidence.APPLIED
+        case Said.NOT_APPLIED:
+            return Evidence.NOT_APPLIED
+        case Said.UNKNOWN | Said.ANNOUNCED:
+            return Evidence.UNKNOWN
+
+
+def age_ms(effect: Effect, now: Moment) -> int:
+    """Age since the first announcement: the larger of both clocks, so that neither a
+    wall clock set back nor a suspended monotonic one makes a key look younger."""
+    ages = [now.wall - effect.first_at]
+    if effect.boot_id == now.boot_id:
+        ages.append(now.mono - effect.first_mono)
+    return max(*ages, 0) // NS_PER_MS
+
+
+def key_valid(effect: Effect, call: Call, now: Moment) -> bool:
+    """A retry must end while the provider surely remembers the key."""
+    needs_ms = call.timeout_ms + call.terms.grace_ms
+    return age_ms(effect, now) + needs_ms < effect.declared.key_valid_ms
+
+
+def contract_now(effect: Effect, call: Call, now: Moment) -> Contract:
+    return in_force(
+        effect.declared.contract,
+        key_valid=key_valid(effect, call, now),
+        has_reconciler=effect.declared.reconciler is not None,
+    )
+
+
+def effect_verdict(effect: Effect, call: Call, now: Moment) -> Verdict:
+    known = evidence(effect)
+    # An expired key changes what an unknown outcome allows, not what is proven.
+    if known is not Evidence.UNKNOWN:
+        return verdict(known, effect.declared.contract)
+    return verdict(known, contract_now(effect, call, now))
+
+
+def unresolved(effect: Effect) -> bool:
+    """Unknown, and somebody has to care; a `none` effect is nobody's business."""
+    return effect.outcome is Said.UNKNOWN and effect.declared.contract is not Contract.NONE
+
+
+class Needs(enum.Enum):
+    PERSON = "person"
+    RECONCILER = "reconciler"
+    CLIENT = "client"
+    NOTHING = "nothing"
+
+
+def needs(effect: Effect, call: Call, now: Moment) -> Needs:
+    """Who can move this effect on."""
+    if effect.outcome is not Said.UNKNOWN or effect.declared.contract is Contract.NONE:
+        return Needs.NOTHING
+    match effect_verdict(effect, call, now):
+        case Verdict.RECONCILE:
+            has = effect.declared.reconciler is not None
+            return Needs.RECONCILER if has else Needs.PERSON
+        case Verdict.RETRY | Verdict.REPEAT:
+            return Needs.CLIENT
+        case _:
+            return Needs.PERSON
+
+
+def call_verdict(operation: Operation, call: Call, now: Moment) -> Verdict:
+    """The strictest of the lineage's verdicts; with nothing announced, a plain repeat."""
+    call = operation.newest(call)
+    effects = operation.lineage(call)
+    if not effects:
+        return Verdict.REPEAT
+    worst = strictest([effect_verdict(effect, call, now) for effect in effects])
+    if worst is not Verdict.RESTORE:
+        return worst
+    return Verdict.RESTORE if _result_known(call, effects) else Verdict.FINISH
+
+
+def _result_known(call: Call, effects: tuple[Effect, ...]) -> bool:
+    if call.result is not None and call.result.available:
+        return True
+    sole = call.terms.sole_effect
+    return sole is not None and len(effects) == 1
+
+
+def restored_result(operation: Operation, call: Call) -> object:
+    """The value that a restore hands back; the sole effect's result is the call's."""
+    if call.terms.sole_effect is not None:
+        (effect,) = operation.lineage(call)
+        assert effect.result is not None
+        return effect.result.value
+    assert call.result is not None
+    return call.result.value
+
+
+_RELAUNCH = {
+    Verdict.FINISH: Relaunch.FINISH,
+    Verdict.REPEAT: Relaunch.REPEAT,
+    Verdict.RETRY: Relaunch.RETRY,
+}
+
+
+@attrs.frozen
+class Plan:
+    """How a resume would let this call go on; `relaunch` is None for a restore.
+
+    `new_call` says that the relaunch is a new call which retries this one.
+    """
+
+    call: Call
+    verdict: Verdict
+    relaunch: Relaunch | None
+    new_call: bool
+
+
+def plan(operation: Operation, call: Call, now: Moment) -> Plan | Refusal:
+    """Say how the call's lineage may go on, or why it may not."""
+    newest = operation.newest(call)
+    alive = previous_alive(operation, newest)
+    if alive is not None:
+        return alive
+    decided = call_verdict(operation, newest, now)
+    if decided.refuses:
+        return refusal_of(operation, newest, decided, now)
+    if decided is Verdict.RESTORE:
+        return Plan(newest, decided, None, new_call=False)
+    relaunch = _RELAUNCH[decided]
+    # A call that never got an attempt goes on as itself.
+    fresh = not newest.attempts
+    if fresh and newest.retry_of is None:
+        relaunch = Relaunch.FIRST
+    return Plan(newest, decided, relaunch, new_call=decided is Verdict.RETRY and not fresh)
+
+
+def previous_alive(operation: Operation, call: Call) -> Refusal | None:
+    """No relaunch beside an old tree, or beside a reconciler that is asking."""
+    for one in operation.ordered_calls():
+        if one.root != call.root:
+            continue
+        for attempt in one.attempts:
+            if not attempt.live and not attempt.dead:
+                which = f"attempt {attempt.number} of {one.call_id}"
+                return Refusal(
+                    "PreviousAttemptAlive",
+                    f"{which} is not proven dead{_whom(attempt.identity)}",
+                    call_id=one.call_id,
+                )
+    for effect in operation.lineage(call):
+        if effect.reconciling is not None:
+            return Refusal(
+                "PreviousAttemptAlive",
+                f"a reconciler of {effect.effect_id} is running",
+                fix="Wait for the reconciler to answer.",
+                effect_id=effect.effect_id,
+            )
+    return None
+
+
+def _whom(identity: Identity | None) -> str:
+    return f" (init is process {identity.init_pid})" if identity is not None else ""
+
+
+def refusal_of(operation: Operation, call: Call, decided: Verdict, now: Moment) -> Refusal:
+    """The refusal with the effect that causes it."""
+    effect = next(e for e in operation.lineage(call) if effect_verdict(e, call, now) is decided)
+    return Refusal(
+        decided.value,
+        f"effect {effect.declared.name!r} ({effect.effect_id}, ordinal {effect.ordinal}) of "
+        f"{call.call_id} is {_words(effect)}",
+        fix=_fix(effect, decided),
+        call_id=call.call_id,
+        effect_id=effect.effect_id,
+    )
+
+
+def _words(effect: Effect) -> str:
+    if evidence(effect) is Evidence.UNKNOWN:
+        return f"unknown, and its contract is {effect.declared.contract.value}"
+    return str(evidence(effect).value)
+
+
+def _fix(effect: Effect, decided: Verdict) -> str:
+    one: EffectId = effect.effect_id
+    match decided:
+        case Verdict.RECONCILE if effect.declared.reconciler is not None:
+            return f"effectctl effects reconcile {one}"
+        case Verdict.RESULT_LOST:
+            return (
+                f"effectctl effects resolve {one} --outcome applied --result JSON --evidence TEXT"
+            )
+        case _:
+            return f"effectctl effects resolve {one} --outcome applied|not_applied --evidence TEXT"
+
+
+def open_tries_dead(operation: Operation, effect: Effect) -> bool:
+    """Every try of the effect belongs to a tree that is proven dead: none can still act."""
+    return all(operation.calls[one.call_id].attempts[one.attempt].dead for one in effect.tries)
+
+
+def relaunched(operation: Operation, effect: Effect) -> bool:
+    """An attempt of the effect's lineage is live: it may announce the effect at any moment."""
+    root = operation.calls[effect.tries[0].call_id].root
+    return any(c.live is not None for c in operation.ordered_calls() if c.root == root)

@@ -1,0 +1,160 @@
+"""What may be done about an operation now: the recovery projection, as values.
+
+Clients act on this alone; every request is decided again when it arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from supervisor.core.contract import Contract, Evidence, Verdict
+from supervisor.core.errors import Refusal
+from supervisor.core.ids import EffectId
+from supervisor.core.lineage import (
+    Plan,
+    call_verdict,
+    effect_verdict,
+    evidence,
+    open_tries_dead,
+    plan,
+)
+from supervisor.core.moment import Moment
+from supervisor.core.record import Kind
+from supervisor.core.standing import TERMINAL, OperationState, operation_state
+from supervisor.core.state import Call, Effect, Operation, Said
+
+
+@attrs.frozen
+class Action:
+    """One allowed action; `needs` is the grant that it takes beside ownership."""
+
+    action: str
+    needs: str
+    call_id: str | None = None
+    attempt: int | None = None
+    effect_id: EffectId | None = None
+
+
+@attrs.frozen
+class Projection:
+    state: OperationState
+    verdicts: Mapping[EffectId, Verdict]
+    actions: tuple[Action, ...]
+    refusals: tuple[Refusal, ...]
+
+
+def project(
+    operation: Operation, now: Moment, *, margin_ms: int, digests: Mapping[str, str | None]
+) -> Projection:
+    """`digests`: each handler's digest as loaded now, None when it is gone."""
+    standing = operation_state(operation)
+    actions: list[Action] = []
+    refusals: list[Refusal] = []
+    if standing in {OperationState.UNKNOWN, OperationState.INTERRUPTED}:
+        _resume(operation, now, margin_ms, digests, actions, refusals)
+    elif standing not in TERMINAL:
+        refusals.append(Refusal("NotResumable", f"it is {standing.value}", fix="Wait for it."))
+    for effect in operation.effects.values():
+        actions.extend(_settling(operation, effect))
+    actions.extend(_attesting(operation))
+    if standing not in TERMINAL:
+        if not operation.cancel_requested:
+            actions.append(Action("cancel", "run"))
+        actions.append(Action("extend", "run"))
+    return Projection(standing, verdicts(operation, now), tuple(actions), tuple(refusals))
+
+
+def verdicts(operation: Operation, now: Moment) -> dict[EffectId, Verdict]:
+    """Each effect's own verdict; a restore whose call lacks its result reads *finish*."""
+    found: dict[EffectId, Verdict] = {}
+    for root, lineage in operation.lineages.items():
+        call = operation.newest(operation.calls[root])
+        finishing = call_verdict(operation, call, now) is Verdict.FINISH
+        for effect_id in lineage:
+            one = effect_verdict(operation.effects[effect_id], call, now)
+            found[effect_id] = Verdict.FINISH if finishing and one is Verdict.RESTORE else one
+    return found
+
+
+def _resume(  # one place that says whether, and why not
+    operation: Operation,
+    now: Moment,
+    margin_ms: int,
+    digests: Mapping[str, str | None],
+    actions: list[Action],
+    refusals: list[Refusal],
+) -> None:
+    if operation.cancel_requested:
+        refusals.append(
+            Refusal("OperationCancelled", "it was cancelled; only its effects are left to settle")
+        )
+        return
+    if operation.kind is not Kind.DISPATCH:
+        refusals.append(Refusal("NotResumable", f"it is a {operation.kind.value} operation"))
+        return
+    planned = plan(operation, operation.calls[operation.call_order[0]], now)
+    if isinstance(planned, Refusal):
+        refusals.append(planned)
+        return
+    held = _held_back(operation, planned, margin_ms, digests, actions)
+    if held is None:
+        actions.append(Action("resume", "run", call_id=planned.call.call_id))
+    else:
+        refusals.append(held)
+
+
+def _held_back(
+    operation: Operation,
+    planned: Plan,
+    margin_ms: int,
+    digests: Mapping[str, str | None],
+    actions: list[Action],
+) -> Refusal | None:
+    """A restore needs neither time nor the handler; all else needs both."""
+    call = planned.call
+    if planned.relaunch is None:
+        return None
+    if not operation.budget.admits(call.timeout_ms, margin_ms):
+        return operation.budget.refusal(call.timeout_ms, call.call_id)
+    return _artifacts(operation, call, digests, actions)
+
+
+def _artifacts(
+    operation: Operation, call: Call, digests: Mapping[str, str | None], actions: list[Action]
+) -> Refusal | None:
+    name = call.terms.handler
+    digest = digests.get(name)
+    if digest is None:
+        return Refusal("UnknownHandler", f"handler {name!r} is not loaded", call_id=call.call_id)
+    accepted = operation.accepted_digests.get(name, frozenset())
+    if digest == call.terms.digest or digest in accepted:
+        return None
+    actions.append(Action("accept-artifacts", "admin", call_id=call.call_id))
+    return Refusal(
+        "HandlerArtifactChanged",
+        f"handler {name!r} is not what the call began with",
+        fix=f"effectctl operations accept-artifacts {operation.operation_id} --reason TEXT",
+        call_id=call.call_id,
+    )
+
+
+def _settling(operation: Operation, effect: Effect) -> Iterator[Action]:
+    """What can settle this effect from outside, while no try of it lives."""
+    unknown = effect.outcome is Said.UNKNOWN and effect.declared.contract is not Contract.NONE
+    lost = evidence(effect) is Evidence.APPLIED_NO_RESULT
+    if not (unknown or lost):
+        return
+    call_id = effect.newest.call_id
+    idle = effect.reconciling is None
+    if effect.declared.reconciler is not None and idle and open_tries_dead(operation, effect):
+        yield Action("reconcile", "run", call_id=call_id, effect_id=effect.effect_id)
+    yield Action("resolve", "resolve", call_id=call_id, effect_id=effect.effect_id)
+
+
+def _attesting(operation: Operation) -> Iterator[Action]:
+    for call in operation.ordered_calls():
+        for attempt in call.attempts:
+            if not attempt.live and not attempt.dead:
+                yield Action("attest-dead", "resolve", call_id=call.call_id, attempt=attempt.number)

@@ -1,0 +1,305 @@
+"""One frozen class for each fact; its name in snake case is its kind on disk."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from supervisor.core.ids import CallId, EffectId, OperationId, SessionId
+from supervisor.core.record.values import (
+    By,
+    DeclaredEffect,
+    Exit,
+    Identity,
+    Kind,
+    Outcome,
+    Relaunch,
+    Result,
+    Settler,
+    Terms,
+    Usage,
+)
+
+
+@attrs.frozen
+class Record:
+    at: int
+
+
+@attrs.frozen
+class DaemonStarted(Record):
+    """A new epoch: whatever was unfinished is interrupted. `alive` is not proven dead."""
+
+    epoch: int
+    boot_id: str
+    version: str
+    alive: tuple[tuple[CallId, int], ...] = ()
+
+
+@attrs.frozen
+class OperationRecord(Record):
+    operation_id: OperationId
+
+
+@attrs.frozen
+class OperationAccepted(OperationRecord):
+    kind: Kind
+    session_id: SessionId
+    request_id: str
+    request_digest: str
+    by: By
+    max_run_ms: int
+    labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
+
+
+@attrs.frozen
+class CallAccepted(OperationRecord):
+    call_id: CallId
+    terms: Terms
+    input: Any
+    timeout_ms: int
+    by: By
+    retry_of: CallId | None = None
+
+
+@attrs.frozen
+class CallRefused(OperationRecord):
+    """A call that was accepted, or asked to go on, was not let to start."""
+
+    call_id: CallId
+    code: str
+    detail: str
+
+
+@attrs.frozen
+class DispatchRefusedBudgetExceeded(OperationRecord):
+    call_id: CallId
+    active_elapsed_ms: int
+    reservation_ms: int
+    remaining_ms: int
+    limit_value: int
+
+
+@attrs.frozen
+class CallQueued(OperationRecord):
+    """A resume lets this call go on: as its next attempt, or as the new call it is."""
+
+    call_id: CallId
+    relaunch: Relaunch
+
+
+@attrs.frozen
+class CallRestored(OperationRecord):
+    """A resume handed back a recorded result; nothing was started."""
+
+    call_id: CallId
+
+
+@attrs.frozen
+class AttemptReserved(OperationRecord):
+    call_id: CallId
+    attempt: int
+    reservation_ms: int
+    relaunch: Relaunch
+    digest: str
+
+
+@attrs.frozen
+class AttemptStarted(OperationRecord):
+    call_id: CallId
+    attempt: int
+    identity: Identity
+    layers: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class EffectAnnounced(OperationRecord):
+    call_id: CallId
+    attempt: int
+    ordinal: int
+    effect_id: EffectId
+    declared: DeclaredEffect
+    request: Any
+    request_digest: str
+    handler_digest: str
+    mono: int
+
+
+@attrs.frozen
+class EffectAnswered(OperationRecord):
+    """A relaunch announced an ordinal that is applied; its recorded result was its answer."""
+
+    call_id: CallId
+    attempt: int
+    ordinal: int
+    effect_id: EffectId
+
+
+@attrs.frozen
+class AnnouncementRefused(OperationRecord):
+    call_id: CallId
+    attempt: int
+    name: str
+    code: str
+    detail: str
+
+
+@attrs.frozen
+class EffectConfirmed(OperationRecord):
+    call_id: CallId
+    attempt: int
+    ordinal: int
+    effect_id: EffectId
+    applied: bool
+    settled_by: Settler
+    result: Result | None = None
+    reason: str = ""
+
+
+@attrs.frozen
+class ConfirmationDisputed(OperationRecord):
+    """A handler said something else than is recorded: kept as evidence, overwrites nothing."""
+
+    call_id: CallId
+    attempt: int
+    ordinal: int
+    effect_id: EffectId
+    applied: bool
+    reason: str = ""
+
+
+@attrs.frozen
+class AttemptEnded(OperationRecord):
+    """Seen to end, tree proven dead. `late`: exit 0 came after the deadline."""
+
+    call_id: CallId
+    attempt: int
+    outcome: Outcome
+    active_ms: int
+    exit: Exit | None = None
+    usage: Usage = attrs.field(factory=Usage)
+    leftovers_killed: int = 0
+    late: bool = False
+    result: Result | None = None
+    code: str | None = None
+    detail: str = ""
+    proof: str = ""
+
+
+@attrs.frozen
+class AttemptInterrupted(OperationRecord):
+    """Nobody saw it end (its launcher or init died); `dead` when its tree is proven dead."""
+
+    call_id: CallId
+    attempt: int
+    reason: str
+    dead: bool
+
+
+@attrs.frozen
+class DeathProven(OperationRecord):
+    """An interrupted attempt's tree is gone; `by` when an operator attests it."""
+
+    call_id: CallId
+    attempt: int
+    proof: str
+    by: By | None = None
+    reason: str = ""
+
+
+@attrs.frozen
+class CancelRequested(OperationRecord):
+    by: By
+    reason: str = ""
+
+
+@attrs.frozen
+class ResumeAccepted(OperationRecord):
+    resume_request_id: str
+    revision: int
+    digest: str
+    by: By
+
+
+@attrs.frozen
+class BudgetExtended(OperationRecord):
+    max_run_ms: int
+    reason: str
+    by: By
+
+
+@attrs.frozen
+class ArtifactsAccepted(OperationRecord):
+    """An admin accepts that a handler's digest is another one than its calls began with."""
+
+    handler: str
+    digest: str
+    reason: str
+    by: By
+
+
+@attrs.frozen
+class ReconcilerStarted(OperationRecord):
+    effect_id: EffectId
+    revision: int
+    by: By
+    identity: Identity
+
+
+@attrs.frozen
+class ReconcilerEnded(OperationRecord):
+    """The provider's answer; `applied` is None when it could not tell: evidence only."""
+
+    effect_id: EffectId
+    applied: bool | None
+    settles: bool
+    result: Result | None = None
+    detail: str = ""
+
+
+@attrs.frozen
+class EffectResolved(OperationRecord):
+    effect_id: EffectId
+    applied: bool
+    evidence: str
+    by: By
+    result: Result | None = None
+
+
+def _kind(cls: type[Record]) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
+
+
+KINDS: Mapping[str, type[Record]] = {
+    _kind(cls): cls
+    for cls in (
+        DaemonStarted,
+        OperationAccepted,
+        CallAccepted,
+        CallRefused,
+        DispatchRefusedBudgetExceeded,
+        CallQueued,
+        CallRestored,
+        AttemptReserved,
+        AttemptStarted,
+        EffectAnnounced,
+        EffectAnswered,
+        AnnouncementRefused,
+        EffectConfirmed,
+        ConfirmationDisputed,
+        AttemptEnded,
+        AttemptInterrupted,
+        DeathProven,
+        CancelRequested,
+        ResumeAccepted,
+        BudgetExtended,
+        ArtifactsAccepted,
+        ReconcilerStarted,
+        ReconcilerEnded,
+        EffectResolved,
+    )
+}
+KIND_OF: Mapping[type[Record], str] = {cls: kind for kind, cls in KINDS.items()}

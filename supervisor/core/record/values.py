@@ -1,0 +1,137 @@
+"""What records are made of: who, how, what was declared, what came of it."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import attrs
+
+from supervisor.core.contract import Contract
+
+
+class Outcome(enum.Enum):
+    """How an attempt was seen to end."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    NOT_STARTED = "not_started"
+
+
+class Relaunch(enum.Enum):
+    """Why an attempt is made."""
+
+    FIRST = "first"
+    REPEAT = "repeat"
+    FINISH = "finish"
+    RETRY = "retry"
+
+
+class Kind(enum.Enum):
+    DISPATCH = "dispatch"
+    PROGRAM = "program"
+    OPEN = "open"
+
+
+class Settler(enum.Enum):
+    """Who said what came of an effect."""
+
+    HANDLER = "handler"
+    CONTRACT = "contract"
+    RECONCILER = "reconciler"
+    OPERATOR = "operator"
+    SUPERVISOR = "supervisor"
+
+
+@attrs.frozen
+class By:
+    """Who asked: the peer's uid and pid as the kernel gave them."""
+
+    uid: int
+    pid: int
+
+
+@attrs.frozen
+class Identity:
+    """A sandbox's init as a later boot can recognise it, and never mistake another for it."""
+
+    init_pid: int
+    start_time: int
+    boot_id: str
+    cgroup: str | None = None
+
+
+@attrs.frozen
+class Result:
+    """A value, or why there is none: too_large, not_json, no_space, expired, damaged, missing."""
+
+    value: Any = None
+    unavailable: str | None = None
+
+    @property
+    def available(self) -> bool:
+        return self.unavailable is None
+
+
+@attrs.frozen
+class Reconciler:
+    """How to ask the provider, as it was declared when the effect was announced."""
+
+    command: tuple[str, ...]
+    timeout_ms: int
+    settle_ms: int
+
+
+@attrs.frozen
+class DeclaredEffect:
+    name: str
+    contract: Contract
+    whole_call: bool = False
+    many: bool = False
+    key_valid_ms: int = 86_400_000
+    reconciler: Reconciler | None = None
+    not_applied_exits: tuple[int, ...] = ()
+    how_to_check: str = ""
+
+
+@attrs.frozen
+class Terms:
+    """What a handler's manifest said when its call was accepted. Durations in ms."""
+
+    handler: str
+    digest: str
+    timeout_ms: int
+    grace_ms: int
+    read_only: bool
+    effects: tuple[DeclaredEffect, ...]
+    effects_max: int = 100
+    result_max_bytes: int = 1_048_576
+
+    def declared(self, name: str) -> DeclaredEffect | None:
+        return next((effect for effect in self.effects if effect.name == name), None)
+
+    @property
+    def whole_call(self) -> DeclaredEffect | None:
+        return next((effect for effect in self.effects if effect.whole_call), None)
+
+    @property
+    def sole_effect(self) -> DeclaredEffect | None:
+        """The one effect whose result is the call's, where there is exactly one."""
+        if len(self.effects) == 1 and not self.effects[0].many:
+            return self.effects[0]
+        return None
+
+
+@attrs.frozen
+class Exit:
+    code: int | None = None
+    signal: int | None = None
+
+
+@attrs.frozen
+class Usage:
+    cpu_ms: int | None = None
+    memory_peak_bytes: int | None = None
+    tasks_peak: int | None = None

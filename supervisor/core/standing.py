@@ -1,0 +1,153 @@
+"""Where a call and an operation stand: the state tables, first line that holds."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from supervisor.core.lineage import unresolved
+from supervisor.core.record import Kind, Outcome, Result, Settler
+from supervisor.core.state import Call, Operation, Phase, Said
+
+
+class CallState(enum.Enum):
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    UNKNOWN = "unknown"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+    INTERRUPTED = "interrupted"
+
+
+class OperationState(enum.Enum):
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    UNKNOWN = "unknown"
+    CANCELLED = "cancelled"
+    STOPPED = "stopped"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    WAITING = "waiting"
+    INTERRUPTED = "interrupted"
+
+
+TERMINAL = frozenset(
+    {
+        OperationState.CANCELLED,
+        OperationState.STOPPED,
+        OperationState.SUCCEEDED,
+        OperationState.FAILED,
+    }
+)
+# Nothing runs or queues: the present answer stays until somebody asks for something.
+FINAL = TERMINAL | {OperationState.UNKNOWN, OperationState.INTERRUPTED, OperationState.WAITING}
+
+
+def effects_applied(operation: Operation, call: Call) -> int:
+    return sum(e.outcome is Said.APPLIED for e in operation.lineage(call))
+
+
+def effects_unknown(operation: Operation, call: Call) -> int:
+    return sum(unresolved(e) for e in operation.lineage(call))
+
+
+def call_state(operation: Operation, call: Call) -> CallState:
+    """A retried call shows its successor's state."""
+    call = operation.newest(call)
+    if call.live is not None:
+        return CallState.RUNNING
+    if effects_unknown(operation, call):
+        return CallState.UNKNOWN
+    if call.succeeded:
+        return CallState.SUCCEEDED
+    if call.queued is not None:
+        return CallState.RUNNING if call.attempts else CallState.ACCEPTED
+    return _call_at_rest(operation, call)
+
+
+def _call_at_rest(operation: Operation, call: Call) -> CallState:
+    ended = _ended_as(operation, call)
+    # What failed or was refused before the cancel stays that: a state never flips.
+    if operation.cancel_requested and ended is CallState.INTERRUPTED:
+        return CallState.CANCELLED
+    return ended
+
+
+def _ended_as(operation: Operation, call: Call) -> CallState:
+    last = call.last
+    if last is None:
+        return CallState.REFUSED if call.refused else CallState.INTERRUPTED
+    if last.phase is Phase.INTERRUPTED:
+        return CallState.INTERRUPTED
+    # Cut off by a stop of the daemon, or held back by a check: not the handler's failure.
+    if last.outcome in {Outcome.CANCELLED, Outcome.NOT_STARTED} and last.code is not None:
+        return CallState.INTERRUPTED
+    if _settled_from_outside(operation, call):
+        return CallState.INTERRUPTED
+    return CallState.CANCELLED if last.outcome is Outcome.CANCELLED else CallState.FAILED
+
+
+def _settled_from_outside(operation: Operation, call: Call) -> bool:
+    """Somebody else found out that it was applied: a resume can hand that back."""
+    return any(
+        e.outcome is Said.APPLIED and e.settled_by in {Settler.OPERATOR, Settler.RECONCILER}
+        for e in operation.lineage(call)
+    )
+
+
+def operation_state(operation: Operation) -> OperationState:
+    calls = list(operation.ordered_calls())
+    if any(c.live is not None or _waits_again(operation, c) for c in calls):
+        return OperationState.RUNNING
+    if any(unresolved(e) for e in operation.effects.values()):
+        return OperationState.UNKNOWN
+    if operation.cancel_requested:
+        return OperationState.CANCELLED
+    if operation.kind is Kind.DISPATCH:
+        ended = _dispatch_ended(operation)
+        if ended is not None:
+            return ended
+    if operation.interrupted or any(c.attempts for c in calls):
+        return OperationState.INTERRUPTED
+    return OperationState.ACCEPTED
+
+
+def _waits_again(operation: Operation, call: Call) -> bool:
+    """Queued, and not as the first try of what was just accepted."""
+    if call.queued is None:
+        return False
+    return operation.interrupted or bool(call.attempts) or call.retry_of is not None
+
+
+def _dispatch_ended(operation: Operation) -> OperationState | None:
+    first = operation.calls[operation.call_order[0]]
+    newest = operation.newest(first)
+    match call_state(operation, first):
+        case CallState.SUCCEEDED:
+            return OperationState.SUCCEEDED
+        case CallState.FAILED if not effects_applied(operation, newest):
+            return OperationState.FAILED
+        case CallState.REFUSED if newest.retry_of is None:
+            return OperationState.FAILED
+        case _:
+            return None
+
+
+def call_result(operation: Operation, call: Call) -> Result | None:
+    """The call's result, by the rule that a sole effect's result is the call's."""
+    call = operation.newest(call)
+    if not call.succeeded:
+        return None
+    effects = operation.lineage(call)
+    if call.terms.sole_effect is not None and len(effects) == 1:
+        return effects[0].result or Result(unavailable="missing")
+    return call.result or Result(unavailable="missing")
+
+
+def operation_result(operation: Operation) -> Any:
+    if operation.kind is not Kind.DISPATCH or not operation.call_order:
+        return None
+    result = call_result(operation, operation.calls[operation.call_order[0]])
+    return result.value if result is not None and result.available else None

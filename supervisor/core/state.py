@@ -1,0 +1,270 @@
+"""What the records add up to: values only. `evolve` makes them, `standing` reads them."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+from immutables import Map
+
+from supervisor.core.budget import Budget
+from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId, SessionId
+from supervisor.core.record import (
+    By,
+    DeclaredEffect,
+    Exit,
+    Identity,
+    Kind,
+    Outcome,
+    Relaunch,
+    Result,
+    Settler,
+    Terms,
+    Usage,
+)
+
+
+class Phase(enum.Enum):
+    RESERVED = "reserved"
+    STARTED = "started"
+    ENDED = "ended"
+    INTERRUPTED = "interrupted"
+
+
+LIVE = frozenset({Phase.RESERVED, Phase.STARTED})
+
+
+@attrs.frozen
+class Attempt:
+    number: int
+    reservation_ms: int
+    relaunch: Relaunch
+    digest: str
+    at: int
+    phase: Phase = Phase.RESERVED
+    identity: Identity | None = None
+    layers: tuple[str, ...] = ()
+    announced: int = 0
+    outcome: Outcome | None = None
+    active_ms: int | None = None
+    exit: Exit | None = None
+    usage: Usage = attrs.field(factory=Usage)
+    leftovers_killed: int = 0
+    late: bool = False
+    code: str | None = None
+    detail: str = ""
+    dead: bool = False
+    ended_at: int | None = None
+
+    @property
+    def live(self) -> bool:
+        return self.phase in LIVE
+
+
+class Said(enum.Enum):
+    """What is known of one try of an effect."""
+
+    ANNOUNCED = "announced"
+    APPLIED = "applied"
+    NOT_APPLIED = "not_applied"
+    UNKNOWN = "unknown"
+
+
+UNSETTLED = frozenset({Said.ANNOUNCED, Said.UNKNOWN})
+
+
+@attrs.frozen
+class Try:
+    call_id: CallId
+    attempt: int
+    outcome: Said = Said.ANNOUNCED
+    settled_by: Settler | None = None
+    reason: str = ""
+
+    @property
+    def key(self) -> AttemptKey:
+        return AttemptKey(self.call_id, self.attempt)
+
+
+@attrs.frozen
+class Reconciling:
+    """A reconciler that is running: bound to the revision it was started on."""
+
+    revision: int
+    at: int
+    identity: Identity
+    dead: bool = False
+
+
+@attrs.frozen
+class Effect:
+    """One change in the outside world, over all the tries of its lineage."""
+
+    effect_id: EffectId
+    ordinal: int
+    declared: DeclaredEffect
+    request: Any
+    request_digest: str
+    handler_digest: str
+    first_at: int
+    first_mono: int
+    boot_id: str
+    tries: tuple[Try, ...] = ()
+    result: Result | None = None
+    revision: int = 0
+    reconciling: Reconciling | None = None
+    disputes: int = 0
+    evidence_note: str = ""
+
+    @property
+    def newest(self) -> Try:
+        return self.tries[-1]
+
+    @property
+    def outcome(self) -> Said:
+        said = {one.outcome for one in self.tries}
+        for first in (Said.APPLIED, Said.ANNOUNCED, Said.UNKNOWN):
+            if first in said:
+                return first
+        return Said.NOT_APPLIED
+
+    @property
+    def settled_by(self) -> Settler | None:
+        outcome = self.outcome
+        return next((t.settled_by for t in reversed(self.tries) if t.outcome is outcome), None)
+
+    @property
+    def result_lost(self) -> bool:
+        """It was applied, and what it returned is not known."""
+        known = self.result is not None and self.result.available
+        return self.outcome is Said.APPLIED and not known
+
+    def moved(self) -> Effect:
+        """One more record names it: an answer bound to the old revision is stale."""
+        return attrs.evolve(self, revision=self.revision + 1)
+
+    def settle(self, which: Callable[[Try], bool], **changes: Any) -> Effect:
+        tries = tuple(attrs.evolve(t, **changes) if which(t) else t for t in self.tries)
+        return attrs.evolve(self, tries=tries)
+
+    def with_result(self, applied: bool, result: Result | None) -> Effect:
+        """Attach a result; a value, once given, is never replaced."""
+        if not applied or not self.result_lost or (result is None and self.result is not None):
+            return self
+        return attrs.evolve(self, result=result or Result(unavailable="missing"))
+
+
+@attrs.frozen
+class Call:
+    call_id: CallId
+    root: CallId
+    terms: Terms
+    input: Any
+    timeout_ms: int
+    by: By
+    at: int
+    retry_of: CallId | None = None
+    retried_by: CallId | None = None
+    attempts: tuple[Attempt, ...] = ()
+    queued: Relaunch | None = None
+    refused: str | None = None
+    refused_detail: str = ""
+    result: Result | None = None
+    restored: bool = False
+
+    @property
+    def last(self) -> Attempt | None:
+        return self.attempts[-1] if self.attempts else None
+
+    @property
+    def live(self) -> Attempt | None:
+        last = self.last
+        return last if last is not None and last.live else None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.restored or any(a.outcome is Outcome.SUCCEEDED or a.late for a in self.attempts)
+
+
+@attrs.frozen
+class Operation:
+    operation_id: OperationId
+    serial: int
+    kind: Kind
+    session_id: SessionId
+    request_id: str
+    request_digest: str
+    by: By
+    at: int
+    budget: Budget
+    epoch: int
+    labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    authority: By | None = None
+    calls: Map[CallId, Call] = attrs.field(factory=Map[CallId, Call])
+    call_order: tuple[CallId, ...] = ()
+    effects: Map[EffectId, Effect] = attrs.field(factory=Map[EffectId, Effect])
+    lineages: Map[CallId, tuple[EffectId, ...]] = attrs.field(
+        factory=Map[CallId, tuple[EffectId, ...]]
+    )
+    cancel_requested: bool = False
+    cancel_reason: str = ""
+    interrupted: bool = False
+    finished: bool = False
+    resumes: Map[str, tuple[int, str]] = attrs.field(factory=Map[str, tuple[int, str]])
+    accepted_digests: Map[str, frozenset[str]] = attrs.field(factory=Map[str, frozenset[str]])
+    revision: int = 0
+    position: int = 0
+    updated_at: int = 0
+
+    def lineage(self, call: Call) -> tuple[Effect, ...]:
+        """The known effects of the call's lineage, by ordinal."""
+        return tuple(self.effects[one] for one in self.lineages.get(call.root, ()))
+
+    def ordered_calls(self) -> Iterator[Call]:
+        return (self.calls[call_id] for call_id in self.call_order)
+
+    def newest(self, call: Call) -> Call:
+        """The last call of the chain that retries this one."""
+        while call.retried_by is not None:
+            call = self.calls[call.retried_by]
+        return call
+
+    @property
+    def requester(self) -> By:
+        """Whose authority counts: the newest request's."""
+        return self.authority or self.by
+
+
+@attrs.frozen
+class State:
+    """The fold of everything queued; nothing else is ever consulted."""
+
+    epoch: int = 0
+    boot_id: str = ""
+    position: int = 0
+    accepted: int = 0
+    operations: Map[OperationId, Operation] = attrs.field(factory=Map[OperationId, Operation])
+    messages: Map[tuple[SessionId, str], OperationId] = attrs.field(
+        factory=Map[tuple[SessionId, str], OperationId]
+    )
+    calls: Map[CallId, OperationId] = attrs.field(factory=Map[CallId, OperationId])
+    effects: Map[EffectId, OperationId] = attrs.field(factory=Map[EffectId, OperationId])
+    # Calls with a live attempt or a place in the queue, and tries that have leave and no
+    # confirmation: what a restart interrupts, and what needs room on disk for its end.
+    moving: Map[CallId, OperationId] = attrs.field(factory=Map[CallId, OperationId])
+    leaves: int = 0
+    reconciling: Map[EffectId, OperationId] = attrs.field(factory=Map[EffectId, OperationId])
+    undead: Map[AttemptKey, OperationId] = attrs.field(factory=Map[AttemptKey, OperationId])
+    # How many operations of each session are not finished: what its limit counts.
+    unfinished: Map[SessionId, int] = attrs.field(factory=Map[SessionId, int])
+
+    def operation_of(self, call_id: CallId) -> Operation:
+        return self.operations[self.calls[call_id]]
+
+    def call(self, call_id: CallId) -> Call:
+        return self.operation_of(call_id).calls[call_id]
+
+    def effect(self, effect_id: EffectId) -> Effect:
+        return self.operations[self.effects[effect_id]].effects[effect_id]

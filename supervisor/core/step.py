@@ -1,0 +1,293 @@
+"""What can happen, what it leads to, and what is then to be done: values.
+
+Inputs are what happened; directives are imperatives for the shell, which carries them
+out only when the decision's records are durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from supervisor.core.errors import Refusal
+from supervisor.core.ids import CallId, EffectId, OperationId, SessionId
+from supervisor.core.moment import Moment
+from supervisor.core.record import (
+    By,
+    Exit,
+    Identity,
+    Outcome,
+    Reconciler,
+    Record,
+    Relaunch,
+    Result,
+    Settler,
+    Terms,
+    Usage,
+)
+
+
+@attrs.frozen
+class Input:
+    now: Moment
+
+
+@attrs.frozen
+class Restarted(Input):
+    epoch: int
+    version: str
+    alive: frozenset[tuple[CallId, int]] = frozenset()
+
+
+@attrs.frozen
+class Submitted(Input):
+    """A client asks for one call as one operation; ids are made by the shell beforehand."""
+
+    operation_id: OperationId
+    call_id: CallId
+    session_id: SessionId
+    request_id: str
+    request_digest: str
+    by: By
+    terms: Terms
+    input: Any
+    timeout_ms: int
+    max_run_ms: int
+    labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    operations_max: int = 10_000
+
+
+@attrs.frozen
+class Ready(Input):
+    """A slot is taken and a sandbox waits at its gate: may the attempt be made?"""
+
+    call_id: CallId
+    digest: str
+    identity: Identity
+    layers: tuple[str, ...]
+    margin_ms: int
+    effect_id: EffectId
+
+
+@attrs.frozen
+class Withheld(Input):
+    """A queued call cannot start: no sandbox, no handler, no authority."""
+
+    call_id: CallId
+    refusal: Refusal
+
+
+@attrs.frozen
+class Announced(Input):
+    call_id: CallId
+    attempt: int
+    name: str
+    request: Any
+    request_digest: str
+    effect_id: EffectId
+    closed: str | None = None
+
+
+@attrs.frozen
+class Confirmed(Input):
+    call_id: CallId
+    attempt: int
+    ordinal: int
+    applied: bool
+    result: Result | None = None
+    reason: str = ""
+    settled_by: Settler = Settler.HANDLER
+
+
+@attrs.frozen
+class Exited(Input):
+    """The attempt's tree is proven dead and fd 3 is read to its end.
+
+    `value` is what the handler printed or sent; `code` says why it was cut off.
+    """
+
+    call_id: CallId
+    attempt: int
+    outcome: Outcome
+    active_ms: int
+    exit: Exit | None = None
+    usage: Usage = attrs.field(factory=Usage)
+    leftovers_killed: int = 0
+    value: Result | None = None
+    code: str | None = None
+    detail: str = ""
+    proof: str = "record"
+
+
+@attrs.frozen
+class Lost(Input):
+    call_id: CallId
+    attempt: int
+    reason: str
+    dead: bool
+
+
+@attrs.frozen
+class ProvenDead(Input):
+    call_id: CallId
+    attempt: int
+    proof: str
+    by: By | None = None
+    reason: str = ""
+
+
+@attrs.frozen
+class CancelAsked(Input):
+    operation_id: OperationId
+    by: By
+    reason: str
+
+
+@attrs.frozen
+class ResumeAsked(Input):
+    operation_id: OperationId
+    by: By
+    resume_request_id: str
+    revision: int
+    digest: str
+    new_call_id: CallId
+    margin_ms: int
+
+
+@attrs.frozen
+class ExtendAsked(Input):
+    operation_id: OperationId
+    by: By
+    max_run_ms: int
+    reason: str
+
+
+@attrs.frozen
+class ArtifactsAsked(Input):
+    """Accept the digests that the handlers named here have now."""
+
+    operation_id: OperationId
+    by: By
+    digests: Mapping[str, str]
+    reason: str
+
+
+@attrs.frozen
+class ReconcileAsked(Input):
+    """May the reconciler of this effect run? Answered by RunReconciler, nothing is written."""
+
+    effect_id: EffectId
+
+
+@attrs.frozen
+class ReconcilerReady(Input):
+    effect_id: EffectId
+    by: By
+    identity: Identity
+
+
+@attrs.frozen
+class ReconcilerAnswered(Input):
+    effect_id: EffectId
+    applied: bool | None
+    result: Result | None = None
+    detail: str = ""
+
+
+@attrs.frozen
+class ResolveAsked(Input):
+    effect_id: EffectId
+    by: By
+    applied: bool
+    evidence: str
+    if_revision: int | None
+    result: Result | None = None
+
+
+# --- what is to be done -----------------------------------------------------------------
+
+
+@attrs.frozen
+class Launch:
+    """Take a slot, prepare a sandbox, come back with Ready."""
+
+    call_id: CallId
+
+
+@attrs.frozen
+class OpenGate:
+    """The attempt is durable: check what may have changed, then let the handler run."""
+
+    call_id: CallId
+    attempt: int
+    timeout_ms: int
+    relaunch: Relaunch
+    effect_id: EffectId | None
+
+
+@attrs.frozen
+class GiveLeave:
+    ordinal: int
+    effect_id: EffectId
+
+
+@attrs.frozen
+class AnswerApplied:
+    ordinal: int
+    result: Result
+
+
+@attrs.frozen
+class RefuseAnnouncement:
+    """`ends` says that the attempt is to be ended as well."""
+
+    refusal: Refusal
+    ends: bool = False
+
+
+@attrs.frozen
+class SayRecorded:
+    ordinal: int
+
+
+@attrs.frozen
+class EndAttempt:
+    call_id: CallId
+    attempt: int
+
+
+@attrs.frozen
+class RunReconciler:
+    effect_id: EffectId
+    reconciler: Reconciler
+    revision: int
+
+
+Directive = (
+    Launch
+    | OpenGate
+    | GiveLeave
+    | AnswerApplied
+    | RefuseAnnouncement
+    | SayRecorded
+    | EndAttempt
+    | RunReconciler
+)
+
+
+@attrs.frozen
+class Decision:
+    """One decision is one frame. `outcome` marks facts that may use the reserved room."""
+
+    records: tuple[Record, ...] = ()
+    directives: tuple[Directive, ...] = ()
+    refusal: Refusal | None = None
+    outcome: bool = False
+    operation_id: OperationId | None = None
+    repeated: bool = False
+
+
+def refuse(code: str, detail: str, **members: Any) -> Decision:
+    return Decision(refusal=Refusal(code, detail, **members))

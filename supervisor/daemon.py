@@ -1,0 +1,271 @@
+"""The order of life: launcher, journal, survivors, epoch, socket, ready; then the reverse."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import cast
+
+import prctl
+import trio
+
+from config.load import Handlers, load_handlers, reload_config
+from config.problems import ConfigError
+from config.schema import Config
+from sandbox.client import Launcher
+from sandbox.spec import SandboxFault, SandboxUnavailable, Spec
+from supervisor import server
+from supervisor.delegated import delegated_cgroup
+from supervisor.dispatch import Engine
+from supervisor.dispatch.attempt import run_call
+from supervisor.journal.damaged import DamagedJournal
+from supervisor.journal.log import Journal, JournalPoisoned
+from supervisor.notify import Notifier
+from supervisor.recovery import Replayed, recover, replay, watch_undead
+from supervisor.server import Listener, Peer, ServerLimits
+from supervisor.service import Service
+from supervisor.version import VERSION
+
+EXIT_POISONED = 75
+_PARENTS_MAX = 64
+# A second signal means: do not wait any longer.
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class CannotStart(Exception):  # noqa: N818  # what it is
+    """Something outside stands in the way of starting; the text says what and what to do."""
+
+
+def say(text: str) -> None:
+    print(f"effectd: {text}", file=sys.stderr, flush=True)  # noqa: T201  # the service manager's log
+
+
+def run(config: Config) -> int:
+    """Run until told to stop; the exit status. Raises what stands in the way of starting."""
+    started = time.monotonic_ns()
+    os.umask(0o077)
+    notifier = Notifier.from_environment()
+    listeners = server.inherited()
+    launcher = _launcher(config)
+    # Nobody of the same uid may look into us or attach to us.
+    prctl.set_dumpable(0)
+    prctl.set_name("effectd")
+    try:
+        config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        fix = "create it for the daemon's user, or name another with --state-dir"
+        raise CannotStart(f"state_dir {config.state_dir}: {error.strerror}: {fix}") from error
+    handlers = load_handlers(config)
+    replayed = replay(config)
+    daemon = Daemon(config, handlers, launcher, replayed, notifier, started)
+    return trio.run(daemon.main, listeners)
+
+
+def _launcher(config: Config) -> Launcher:
+    """First of all processes and threads: it must be forked by the main thread of a process
+    that holds no secret yet."""
+    try:
+        return Launcher.start(
+            handler_uid=config.origin.handler_uid,
+            handler_gid=config.origin.handler_gid,
+            cgroup_root=delegated_cgroup(),
+        )
+    except (ValueError, OSError) as error:
+        raise CannotStart(f"the launcher: {error}") from error
+
+
+class Daemon:
+    def __init__(  # noqa: PLR0913, PLR0917  # made in one place
+        self,
+        config: Config,
+        handlers: Handlers,
+        launcher: Launcher,
+        replayed: Replayed,
+        notifier: Notifier,
+        started: int,
+    ) -> None:
+        self._launcher = launcher
+        self._replayed = replayed
+        self._notifier = notifier
+        self._engine = Engine(
+            config=config,
+            handlers=handlers,
+            # A damaged journal is never appended to: the service refuses before that.
+            journal=cast("Journal", replayed.journal),
+            launcher=launcher,
+            state=replayed.state,
+            events=replayed.events,
+            groups=_groups,
+        )
+        self._service = Service(self._engine, started=started, damage=replayed.damage)
+        self._status = 0
+
+    async def main(self, listeners: tuple[Listener, ...]) -> int:
+        async with trio.open_nursery() as nursery:
+            with trio.open_signal_receiver(*_SIGNALS) as signals:
+                await nursery.start(self._launcher.run)
+                await self._start(nursery)
+                mine = listeners or (self._bind(),)
+                await nursery.start(self._serve, mine)
+                self._announce_ready()
+                nursery.start_soon(self._notifier.watchdog, lambda: True)
+                await self._until_told(signals)
+            await self._stop(mine)
+            nursery.cancel_scope.cancel()
+        return self._status
+
+    async def _start(self, nursery: trio.Nursery) -> None:
+        engine, journal = self._engine, self._replayed.journal
+        if isinstance(journal, DamagedJournal):
+            assert self._replayed.damage is not None
+            say(f"read-only: {self._replayed.damage.detail}")
+            return
+        journal.start(self._poisoned)
+        engine.attend(nursery, lambda call_id: run_call(engine, call_id))
+        await recover(engine)
+        engine.layers = await _layers(engine)
+        nursery.start_soon(watch_undead, engine)
+
+    def _poisoned(self, why: JournalPoisoned) -> None:
+        say(f"the journal failed, nothing new is started: {why}. {why.fix}")
+        self._engine.poisoned.set()
+
+    def _bind(self) -> Listener:
+        socket = self._engine.config.socket
+        socket.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        return server.bind(Path(socket), group="effectd-clients")
+
+    async def _serve(
+        self,
+        listeners: tuple[Listener, ...],
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        limits = ServerLimits(body_bytes=self._engine.config.limits.request_bytes)
+        await server.serve(
+            listeners,
+            self._service.app,
+            limits=limits,
+            peer_check=self._inside,
+            task_status=task_status,
+        )
+
+    def _inside(self, peer: Peer) -> str | None:
+        """Why this peer is refused: a process inside one of our sandboxes is never a client."""
+        pid = peer.pid
+        for _ in range(_PARENTS_MAX):
+            if pid == self._launcher.pid:
+                return "a handler cannot be a client of the daemon that runs it"
+            if pid <= 1:
+                return None
+            pid = _parent(pid)
+        return None
+
+    def _announce_ready(self) -> None:
+        config = self._engine.config
+        for warning in (*config.origin.warnings, *self._engine.handlers.warnings):
+            say(f"warning: {warning.text}")
+        for name, error in self._engine.handlers.broken.items():
+            for problem in error.problems:
+                say(f"handler {name} is broken: {problem.text}")
+        count = len(self._engine.handlers)
+        recovered = self._replayed.journal.recovered
+        text = f"{VERSION} ready on {config.socket}: {count} handlers, {recovered.frames} frames replayed"
+        say(text)
+        self._notifier.ready(text)
+
+    # --- until the end ----------------------------------------------------------------
+
+    async def _until_told(self, signals: AsyncIterator[int]) -> None:
+        """Wait for a signal to stop, or for a journal that failed."""
+        async with trio.open_nursery() as nursery:
+
+            async def told() -> None:
+                async for number in signals:
+                    if number == signal.SIGHUP:
+                        self._reload()
+                    elif self._engine.draining:
+                        self._engine.stop_all("shutdown")
+                    else:
+                        nursery.start_soon(self._drain, nursery.cancel_scope)
+
+            async def failed() -> None:
+                await self._engine.poisoned.wait()
+                self._status = EXIT_POISONED
+                self._engine.draining = True
+                # Running handlers may end by themselves, to their deadline.
+                await self._engine.idle()
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(told)
+            nursery.start_soon(failed)
+
+    async def _drain(self, scope: trio.CancelScope) -> None:
+        engine = self._engine
+        engine.draining = True
+        self._notifier.stopping("draining: running handlers are given time to end")
+        with trio.move_on_after(engine.config.drain_ms / 1000):
+            await engine.idle()
+        engine.stop_all("shutdown")
+        await engine.idle()
+        scope.cancel()
+
+    def _reload(self) -> None:
+        """New configuration and manifests, whole or not at all."""
+        engine = self._engine
+        self._notifier.reloading()
+        try:
+            config = reload_config(engine.config)
+            handlers = load_handlers(config, strict=True)
+        except ConfigError as error:
+            say(f"not reloaded, the old configuration stays in force: {error}")
+        else:
+            engine.config, engine.handlers = config, handlers
+            engine.slots.all.total_tokens = config.max_running_attempts
+            say(f"reloaded: {len(handlers)} handlers")
+        self._notifier.ready()
+
+    async def _stop(self, listeners: tuple[Listener, ...]) -> None:
+        with trio.CancelScope(shield=True):
+            await self._replayed.journal.close()
+            await self._launcher.close()
+        for listener in listeners:
+            listener.close()
+        self._notifier.close()
+
+
+async def _layers(engine: Engine) -> dict[str, str]:
+    """Which layers a sandbox has here: found by making one and throwing it away."""
+    try:
+        sandbox = await engine.launcher.prepare(Spec())
+    except SandboxUnavailable as unavailable:
+        say(f"handlers cannot be confined: {unavailable}")
+        return {unavailable.layer: f"missing: {unavailable.cause}. {unavailable.remedy}"}
+    except SandboxFault as fault:
+        return {"launcher": f"missing: {fault}"}
+    layers = dict.fromkeys(sandbox.layers, "in force")
+    await sandbox.discard()
+    return layers
+
+
+async def _groups(uid: int) -> frozenset[int]:
+    try:
+        gid = pwd.getpwuid(uid).pw_gid
+    except KeyError:
+        return frozenset()
+    return await server.groups_of(uid, gid)
+
+
+def _parent(pid: int) -> int:
+    """The parent's pid; 0 when the process is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    return int(text.rpartition(")")[2].split()[1])
+
+

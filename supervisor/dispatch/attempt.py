@@ -1,0 +1,354 @@
+"""One attempt's life: slot, sandbox, durable start, gate, conversation, proven end.
+
+Whatever ends it (exit, deadline, cancel, shutdown, a limit), the same ladder runs, and
+nothing is said of its end before its whole tree is proven dead.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import trio
+
+from config.access import may_run, missing_role, missing_run, roles
+from config.load import Handler, fresh, stale
+from config.load.handlers import load_handlers
+from config.problems import ConfigError
+from sandbox import group
+from sandbox.slot import Sandbox
+from sandbox.spec import (
+    Ended,
+    LauncherLost,
+    Lost,
+    NotStarted,
+    SandboxUnavailable,
+    Unkillable,
+)
+from supervisor.core.decide import decide
+from supervisor.core.decide.attempt import artifact_refusal
+from supervisor.core.errors import Refusal
+from supervisor.core.ids import AttemptKey, CallId, EffectId
+from supervisor.core.record import Exit, Identity, Outcome, Usage
+from supervisor.core.step import Decision, Exited, Input, Ready, Withheld
+from supervisor.core.step import Lost as LostEvent
+from supervisor.core.step import OpenGate
+from supervisor.dispatch.command import Secrets, command_of, secrets_of, spec_of
+from supervisor.dispatch.conversation import Conversation
+from supervisor.dispatch.engine import Engine, Live, Unavailable, new_id, now, spill
+
+# After the tree is dead only what was sent before is left in pipes and sockets.
+DRAIN_S = 0.5
+RETRY_S = 0.25
+UNKILLABLE_RETRY_S = 5.0
+# For asking beforehand whether a sandbox is worth preparing: it is never written down.
+_NOBODY = Identity(0, 0, "")
+LAUNCHER_TRIES = 20
+_NS_PER_MS = 1_000_000
+
+
+async def run_call(engine: Engine, call_id: CallId) -> None:
+    """Start a queued call as soon as there is a place for it, and see it to its end."""
+    try:
+        await _queued(engine, call_id)
+    except Unavailable as unavailable:
+        # It stays queued in the journal; the restart interrupts it, and it can be resumed.
+        print(f"effectd: {call_id} was not started: {unavailable}", file=sys.stderr)  # noqa: T201
+    finally:
+        engine.finish()
+
+
+async def _queued(engine: Engine, call_id: CallId) -> None:
+    name = engine.state.call(call_id).terms.handler
+    _reread(engine)
+    handler = engine.handlers.get(name)
+    if handler is None:
+        refusal = Refusal("UnknownHandler", f"handler {name!r} is not loaded", call_id=call_id)
+        await engine.commit(Withheld(now(), call_id, refusal))
+        return
+    async with engine.slots.of(handler), engine.slots.all:
+        if not engine.draining:
+            await _placed(engine, handler, call_id)
+
+
+def _reread(engine: Engine) -> None:
+    """A developer's daemon notices a changed manifest by itself; a service is told to."""
+    if engine.config.origin.dev and stale(engine.config, engine.handlers):
+        engine.handlers = load_handlers(engine.config)
+
+
+async def _placed(engine: Engine, handler: Handler, call_id: CallId) -> None:
+    """With a slot: nothing is prepared for what would be refused anyway."""
+    digest = fresh(handler)
+    asked = _ready(engine, call_id, digest, _NOBODY, ())
+    if not _opens(decide(engine.state, asked)):
+        await engine.commit(asked)
+        return
+    try:
+        sandbox = await prepare(engine, handler, writes=True)
+    except SandboxUnavailable as unavailable:
+        refusal = Refusal("SandboxUnavailable", str(unavailable), call_id=call_id)
+        await engine.commit(Withheld(now(), call_id, refusal))
+        return
+    try:
+        await _prepared(engine, handler, call_id, sandbox, digest)
+    finally:
+        with trio.CancelScope(shield=True):
+            await sandbox.discard()
+
+
+async def prepare(engine: Engine, handler: Handler, *, writes: bool) -> Sandbox:
+    """A waiting sandbox; a launcher that is being replaced is waited for."""
+    spec = spec_of(engine.config, handler, writes=writes)
+    for _ in range(LAUNCHER_TRIES):
+        try:
+            return await engine.launcher.prepare(spec)
+        except LauncherLost:
+            await trio.sleep(RETRY_S)
+    remedy = "Look at the daemon's messages; it starts a new one."
+    raise SandboxUnavailable("launcher", "the launcher ends again and again", remedy)
+
+
+async def _prepared(
+    engine: Engine, handler: Handler, call_id: CallId, sandbox: Sandbox, digest: str
+) -> None:
+    """Reserve, start and announce in one frame; wait as long as the disk is full."""
+    identity, layers = identity_of(sandbox), sandbox.layers
+    decision = await _committed(engine, lambda: _ready(engine, call_id, digest, identity, layers))
+    gate = _opens(decision)
+    if gate is not None:
+        await Attempt(engine, handler, sandbox, gate).run()
+
+
+async def _committed(engine: Engine, event: Callable[[], Ready]) -> Decision:
+    """A full disk refuses new work and heals: a queued call waits for that."""
+    while True:
+        await engine.make_room()
+        try:
+            return await engine.commit(event())
+        except Unavailable as unavailable:
+            full = unavailable.refusal.code == "JournalUnavailable"
+            if not full or engine.draining or engine.journal.poisoned is not None:
+                raise
+        await trio.sleep(RETRY_S)
+
+
+def _ready(
+    engine: Engine, call_id: CallId, digest: str, identity: Identity, layers: tuple[str, ...]
+) -> Ready:
+    margin_ms = engine.config.budget_margin_ms
+    effect_id = EffectId(new_id("eff_"))
+    return Ready(now(), call_id, digest, identity, layers, margin_ms, effect_id)
+
+
+def _opens(decision: Decision) -> OpenGate | None:
+    return next((d for d in decision.directives if isinstance(d, OpenGate)), None)
+
+
+def identity_of(sandbox: Sandbox) -> Identity:
+    known = sandbox.identity
+    return Identity(known.init_pid, known.start_time, known.boot_id, known.cgroup)
+
+
+class Attempt:
+    """From the durable start to the durable end."""
+
+    def __init__(self, engine: Engine, handler: Handler, sandbox: Sandbox, gate: OpenGate) -> None:
+        self._engine = engine
+        self._handler = handler
+        self._sandbox = sandbox
+        self._gate = gate
+        self._key = AttemptKey(gate.call_id, gate.attempt)
+        self._stopped = trio.Event()
+        self._reason = ""
+        self._live = Live(self._stop)
+
+    def _stop(self, reason: str) -> None:
+        """End it for `reason`: cancel, shutdown or limit. The first one counts."""
+        if not self._stopped.is_set():
+            self._reason = reason
+            self._stopped.set()
+
+    async def run(self) -> None:
+        # Registered before the first look at what may have changed, so that a cancel is
+        # either seen by that look or arrives here.
+        self._engine.live[self._key] = self._live
+        try:
+            await self._checked()
+        finally:
+            self._engine.live.pop(self._key, None)
+            self._engine.unkillable.pop(self._key, None)
+
+    async def _checked(self) -> None:
+        """Cancellation, authority, artifacts and secrets once more, right before the spawn."""
+        refusal = await self._changed()
+        secrets: Secrets | None = None
+        if refusal is None:
+            try:
+                secrets = secrets_of(self._engine.config, self._handler)
+            except ConfigError as error:
+                refusal = Refusal("SandboxUnavailable", str(error), call_id=self._key.call_id)
+        if refusal is not None or secrets is None:
+            assert refusal is not None
+            await self._sandbox.discard()
+            await self._record(self._not_started(refusal.code, refusal.detail))
+            return
+        await self._opened(secrets)
+
+    async def _changed(self) -> Refusal | None:
+        operation = self._engine.state.operation_of(self._key.call_id)
+        call = operation.calls[self._key.call_id]
+        if operation.cancel_requested or self._stopped.is_set():
+            return Refusal("OperationCancelled", "it was cancelled before it was started")
+        denial = await authority(self._engine, self._handler, operation.requester.uid)
+        if denial is not None:
+            return denial
+        return artifact_refusal(operation, call, fresh(self._handler))
+
+    def _not_started(self, code: str | None, detail: str) -> Exited:
+        outcome = Outcome.CANCELLED if code == "OperationCancelled" else Outcome.NOT_STARTED
+        return Exited(
+            now(), self._key.call_id, self._key.attempt, outcome, 0, code=code, detail=detail
+        )
+
+    async def _opened(self, secrets: Secrets) -> None:
+        operation = self._engine.state.operation_of(self._key.call_id)
+        command = command_of(
+            self._handler,
+            operation,
+            self._key.call_id,
+            self._key.attempt,
+            self._gate.effect_id,
+            secrets,
+        )
+        deadline = trio.current_time() + self._gate.timeout_ms / 1000
+        answer = await self._sandbox.dispatch(command)
+        if isinstance(answer, NotStarted):
+            await self._sandbox.discard()
+            detail = f"not started ({answer.stage}): {answer.detail}"
+            await self._record(self._not_started(None, detail))
+            return
+        talk = Conversation(self._engine, self._key, self._sandbox, secrets.values, self._stop)
+        cause, end = await self._supervised(talk, deadline)
+        await self._over(talk, cause, end)
+
+    # --- while it runs ----------------------------------------------------------------
+
+    async def _supervised(
+        self, talk: Conversation, deadline: float
+    ) -> tuple[str, Ended | Lost]:
+        async with trio.open_nursery() as nursery:
+            talk.start(nursery)
+            self._live.progress = None
+            cause = await self._first_to_happen(deadline)
+            if cause != "exit":
+                talk.close("RunTimeBudgetExceeded" if cause == "deadline" else "OperationCancelled")
+            end = await self._end(ask=cause != "exit")
+            talk.died()
+            with trio.move_on_after(DRAIN_S):
+                await talk.read_to_end()
+            nursery.cancel_scope.cancel()
+        return cause, end
+
+    async def _first_to_happen(self, deadline: float) -> str:
+        """exit, deadline, or the reason of a stop: whichever is seen first."""
+        seen = "deadline"
+        with trio.move_on_at(deadline):
+            async with trio.open_nursery() as nursery:
+
+                async def leader() -> None:
+                    nonlocal seen
+                    await self._sandbox.leader_exited()
+                    seen = "exit"
+                    nursery.cancel_scope.cancel()
+
+                async def stopped() -> None:
+                    nonlocal seen
+                    await self._stopped.wait()
+                    seen = self._reason
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(leader)
+                nursery.start_soon(stopped)
+        return seen
+
+    async def _end(self, *, ask: bool) -> Ended | Lost:
+        """The ladder, until death is proven; what cannot be killed is shown as that."""
+        grace_ms = self._handler.manifest.grace_ms
+        while True:
+            end = await group.end(self._sandbox, grace_ms=grace_ms, ask=ask)
+            if not isinstance(end, Unkillable):
+                return end
+            self._engine.unkillable[self._key] = end.detail
+            ask = False
+            await trio.sleep(UNKILLABLE_RETRY_S)
+
+    # --- when it is over --------------------------------------------------------------
+
+    async def _over(self, talk: Conversation, cause: str, end: Ended | Lost) -> None:
+        await talk.keep_output()
+        if isinstance(end, Lost):
+            lost = LostEvent(now(), self._key.call_id, self._key.attempt, end.cause, dead=True)
+            await self._record(lost)
+            return
+        outcome, code = _judge(cause, end)
+        if cause == "limit":
+            code = talk.limit
+        event = Exited(
+            now(),
+            self._key.call_id,
+            self._key.attempt,
+            outcome,
+            self._active_ms(cause, end),
+            Exit(code=end.status) if end.how == "exited" else Exit(signal=end.status),
+            Usage(cpu_ms=end.cpu_ms, memory_peak_bytes=end.memory_peak_bytes),
+            end.killed,
+            talk.value(),
+            code,
+            talk.limit_detail if cause == "limit" else "",
+            end.proof,
+        )
+        await self._record(event)
+
+    def _active_ms(self, cause: str, end: Ended) -> int:
+        if cause == "deadline":
+            return self._gate.timeout_ms
+        return min(-(-(end.exit_ns - end.gate_ns) // _NS_PER_MS), self._gate.timeout_ms)
+
+    async def _record(self, event: Input) -> Decision | None:
+        """An end must be written down; when it cannot be, it is said on standard error."""
+        try:
+            return await self._engine.commit(event)
+        except Unavailable:
+            spill("the end of an attempt", event)
+            return None
+
+
+def _judge(cause: str, end: Ended) -> tuple[Outcome, str | None]:
+    match cause:
+        case "exit":
+            ok = end.how == "exited" and end.status == 0
+            return (Outcome.SUCCEEDED if ok else Outcome.FAILED), None
+        case "deadline":
+            return Outcome.TIMED_OUT, None
+        case "shutdown":
+            return Outcome.CANCELLED, "Draining"
+        case "limit":
+            return Outcome.FAILED, "LimitExceeded"
+        case _:
+            return Outcome.CANCELLED, None
+
+
+async def authority(engine: Engine, handler: Handler, uid: int) -> Refusal | None:
+    """Whether that user may run this handler now; groups are looked up again."""
+    if uid == 0:
+        return None
+    gids = await engine.groups(uid)
+    held = roles(engine.config, uid, gids)
+    if "run" not in held:
+        denial = missing_role(engine.config, "run", str(uid))
+    elif not may_run(handler.manifest, uid, gids, held):
+        denial = missing_run(handler.manifest, str(uid))
+    else:
+        return None
+    return Refusal("AuthorityRevoked", denial.detail, fix=denial.fix, needs=denial.needs)

@@ -1,0 +1,254 @@
+"""The one place where state moves: decide, fold, append, wait for the disk, then act.
+
+Memory is the fold of everything queued, so `decide` and `fold` run in one turn of the
+loop; answers, directives and events wait until their position is durable. Nothing
+else in the program appends to the journal or changes the state.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+import attrs
+import orjson
+import trio
+
+from config.load import Handler, Handlers
+from config.schema import Config
+from sandbox.census import boot_id
+from sandbox.client import Launcher
+from supervisor.core.decide import decide
+from supervisor.core.errors import Refusal
+from supervisor.core.evolve import fold
+from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId
+from supervisor.core.moment import Moment
+from supervisor.core.record import (
+    AttemptEnded,
+    EffectConfirmed,
+    EffectResolved,
+    ReconcilerEnded,
+    Record,
+    Result,
+)
+from supervisor.core.reserve import CONFIRMATION_BYTES, END_BYTES, UPKEEP_BYTES
+from supervisor.core.state import State
+from supervisor.core.step import Decision, EndAttempt, Input, Launch
+from supervisor.dispatch.events import Events
+from supervisor.journal.log import Journal, JournalFull, JournalPoisoned
+from supervisor.journal.records import encode
+
+_ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
+# What a frame of new work may need; its own size is checked when it is appended.
+_TYPICAL_FRAME = 65_536
+
+
+Groups = Callable[[int], Awaitable[frozenset[int]]]
+
+
+class Unavailable(Exception):  # noqa: N818  # carries a refusal, is caught where answers are made
+    """Nothing can be decided now, or nobody knows whether it was; the refusal says which."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.detail)
+        self.refusal = refusal
+
+
+def new_id(prefix: str) -> str:
+    """`op_`, `call_`, `eff_` or `ses_` and 20 of [0-9a-z]: 103 random bits."""
+    return prefix + "".join(secrets.choice(_ALPHABET) for _ in range(20))
+
+
+def now() -> Moment:
+    return Moment(time.time_ns(), time.monotonic_ns(), boot_id())
+
+
+class Slots:
+    """Places for running attempts: so many at once, and so many of one handler."""
+
+    def __init__(self, most: int) -> None:
+        self.all = trio.CapacityLimiter(most)
+        self._handlers: dict[str, trio.CapacityLimiter] = {}
+
+    def of(self, handler: Handler) -> trio.CapacityLimiter:
+        most = handler.manifest.max_running
+        limiter = self._handlers.setdefault(handler.name, trio.CapacityLimiter(most))
+        limiter.total_tokens = most
+        return limiter
+
+
+@attrs.define
+class Live:
+    """A running attempt as others may touch it."""
+
+    stop: Callable[[str], None]
+    progress: tuple[int | None, str] | None = None
+
+
+class Engine:
+    """One state directory's state, and the tasks that carry out its directives."""
+
+    def __init__(  # noqa: PLR0913  # made in one place, by name
+        self,
+        *,
+        config: Config,
+        handlers: Handlers,
+        journal: Journal,
+        launcher: Launcher,
+        state: State,
+        events: Events,
+        groups: Groups,
+    ) -> None:
+        self.config = config
+        self.handlers = handlers
+        self.journal = journal
+        self.launcher = launcher
+        self.state = state
+        self.events = events
+        self.groups = groups
+        self.slots = Slots(config.max_running_attempts)
+        self.live: dict[AttemptKey, Live] = {}
+        self.unkillable: dict[AttemptKey, str] = {}
+        self.layers: Mapping[str, str] = {}
+        self.draining = False
+        self.poisoned = trio.Event()
+        self._idle = trio.lowlevel.ParkingLot()
+        self._tasks = 0
+        self._launch: Callable[[CallId], None] | None = None
+
+    # --- deciding ---------------------------------------------------------------------
+
+    async def commit(self, event: Input) -> Decision:
+        """Decide, write down, wait for the disk, and set off what follows.
+
+        Returns when everything that the decision depends on is durable; then its records
+        are too. Raises Unavailable when the journal cannot take it (nothing happened), or
+        failed while it was being written (nobody knows).
+        """
+        decision = decide(self.state, event)
+        if decision.records:
+            decision, position = self._append(decision)
+        else:
+            position = self.state.position
+        # Cancelling a caller never means undo, so from here on it only waits.
+        with trio.CancelScope(shield=True):
+            await self._durable(position)
+        for directive in decision.directives:
+            if isinstance(directive, Launch):
+                self.launch(directive.call_id)
+            elif isinstance(directive, EndAttempt):
+                self.stop_attempt(AttemptKey(directive.call_id, directive.attempt), "cancel")
+        return decision
+
+    async def make_room(self, size: int = _TYPICAL_FRAME) -> None:
+        """Back-pressure for new work: wait while the queue is long or a segment is made."""
+        await self.journal.ready(size, self._keep(self.state))
+
+    def _append(self, decision: Decision) -> tuple[Decision, int]:
+        """Fold and queue in one turn. An outcome that does not fit goes without its result."""
+        try:
+            return decision, self._queue(decision)
+        except JournalFull as full:
+            if not decision.outcome:
+                raise Unavailable(Refusal("JournalUnavailable", str(full))) from full
+        bare = attrs.evolve(decision, records=tuple(map(_without_result, decision.records)))
+        return bare, self._queue(bare)
+
+    def _queue(self, decision: Decision) -> int:
+        records = decision.records
+        expected = self.journal.position + 1
+        # Folded before it is queued: a record that cannot follow must never reach the disk.
+        state = fold(self.state, expected, records)
+        payload = encode(records)
+        small = len(payload) <= self.journal.outcome_limit
+        try:
+            position = self.journal.append(
+                payload, keep=self._keep(state), outcome=decision.outcome and small
+            )
+        except JournalPoisoned as poisoned:
+            raise Unavailable(Refusal("JournalUnavailable", str(poisoned))) from poisoned
+        if position != expected:  # the commit thread marked an idle moment in between
+            state = fold(self.state, position, records)
+        self.state = state
+        self.events.queue(position, records, state)
+        return position
+
+    def _keep(self, state: State) -> int:
+        ends = len(state.moving) + len(state.reconciling)
+        cost = self.journal.cost
+        return UPKEEP_BYTES + ends * cost(END_BYTES) + state.leaves * cost(CONFIRMATION_BYTES)
+
+    async def _durable(self, position: int) -> None:
+        try:
+            await self.journal.durable(position)
+        except JournalPoisoned as poisoned:
+            raise Unavailable(Refusal("AcceptanceUnknown", str(poisoned))) from poisoned
+        self.events.publish(self.journal.durable_position)
+
+    async def settled(self) -> None:
+        """Wait until everything that is decided is durable: reads answer from then on."""
+        with trio.CancelScope(shield=True):
+            await self._durable(self.state.position)
+
+    # --- doing ------------------------------------------------------------------------
+
+    def attend(self, nursery: trio.Nursery, run_call: Callable[[CallId], object]) -> None:
+        """Give launches a place to run; before this they are refused by the caller's order."""
+
+        def launch(call_id: CallId) -> None:
+            self.begin()
+            nursery.start_soon(run_call, call_id)  # type: ignore[arg-type]  # an async function
+
+        self._launch = launch
+
+    def launch(self, call_id: CallId) -> None:
+        assert self._launch is not None, "nothing is launched before the daemon serves"
+        self._launch(call_id)
+
+    def begin(self) -> None:
+        """A task that must be seen to end before the daemon stops."""
+        self._tasks += 1
+
+    def finish(self) -> None:
+        self._tasks -= 1
+        if not self._tasks:
+            self._idle.unpark_all()
+
+    async def idle(self) -> None:
+        """Wait until no attempt or reconciler is in any task's hands."""
+        while self._tasks:
+            await self._idle.park()
+
+    def stop_attempt(self, key: AttemptKey, reason: str) -> None:
+        live = self.live.get(key)
+        if live is not None:
+            live.stop(reason)
+
+    def stop_all(self, reason: str) -> None:
+        for live in list(self.live.values()):
+            live.stop(reason)
+
+    # --- finding ----------------------------------------------------------------------
+
+    def operation_of_call(self, call_id: str) -> OperationId | None:
+        return self.state.calls.get(CallId(call_id))
+
+    def operation_of_effect(self, effect_id: str) -> OperationId | None:
+        return self.state.effects.get(EffectId(effect_id))
+
+
+def spill(what: str, event: object) -> None:
+    """What could not be written down is at least said where the service manager listens."""
+    document = orjson.dumps(attrs.asdict(event), default=str).decode()  # type: ignore[arg-type]  # inputs are attrs values
+    print(f"effectd: not recorded: {what} {document}", file=sys.stderr, flush=True)  # noqa: T201  # the disk failed
+
+
+def _without_result(record: Record) -> Record:
+    gone = Result(unavailable="no_space")
+    match record:
+        case EffectConfirmed() | AttemptEnded() | ReconcilerEnded() | EffectResolved():
+            return attrs.evolve(record, result=gone) if record.result is not None else record
+        case _:
+            return record

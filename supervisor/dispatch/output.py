@@ -1,0 +1,118 @@
+"""What a handler printed: hidden secrets, the result in it, and where it is kept.
+
+Outputs are for people and are kept beside the journal, best effort: nothing depends on
+them, and nothing waits for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import orjson
+
+from sandbox.output import BoundedOutput
+from supervisor.core.record import Result
+
+TAIL_BYTES = 65_536
+HIDDEN = b"[secret hidden]"
+
+
+def redact(data: bytes, values: Sequence[bytes]) -> bytes:
+    for value in values:
+        data = data.replace(value, HIDDEN)
+    return data
+
+
+def redact_json(value: Any, values: Sequence[bytes]) -> Any:
+    """The value with every secret in its texts hidden."""
+    if not values:
+        return value
+    if isinstance(value, str):
+        return redact(value.encode(), values).decode()
+    if isinstance(value, dict):
+        return {redact_json(k, values): redact_json(v, values) for k, v in value.items()}
+    if isinstance(value, list):
+        return [redact_json(one, values) for one in value]
+    return value
+
+
+def holds_secret(value: Any, values: Sequence[bytes]) -> bool:
+    return bool(values) and redact_json(value, values) != value
+
+
+def keepable(value: Any) -> bool:
+    """Whether the journal's encoder takes the value (depth, integers, surrogates)."""
+    try:
+        orjson.dumps(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def result_of(stdout: BoundedOutput, values: Sequence[bytes]) -> Result:
+    """Standard output as a result: JSON when all of it is JSON, else text."""
+    if stdout.omitted:
+        return Result(unavailable="too_large")
+    data = redact(stdout.head + stdout.tail, values)
+    text = data.decode("utf-8", "replace")
+    with contextlib.suppress(ValueError, RecursionError):
+        value = json.loads(text)
+        if keepable(value):
+            return Result(value)
+    return Result(text)
+
+
+@attrs.frozen
+class Kept:
+    """One stream's head and tail, and how many bytes between them were let go."""
+
+    head: bytes
+    tail: bytes
+    omitted: int
+
+
+def _path(directory: Path, call_id: str, attempt: int) -> Path:
+    return directory / f"{call_id}-{attempt}.json"
+
+
+def keep(
+    directory: Path,
+    call_id: str,
+    attempt: int,
+    streams: dict[str, BoundedOutput],
+    values: Sequence[bytes],
+) -> None:
+    """Write what was captured; a full disk loses it and nothing else. Blocks shortly."""
+    document = {
+        name: {
+            "head": redact(one.head, values)[-TAIL_BYTES:].decode("utf-8", "replace")
+            if not one.omitted
+            else redact(one.head, values)[:TAIL_BYTES].decode("utf-8", "replace"),
+            "tail": redact(one.tail, values).decode("utf-8", "replace"),
+            "bytes": one.total,
+            "omitted": one.omitted,
+        }
+        for name, one in streams.items()
+    }
+    with contextlib.suppress(OSError):
+        directory.mkdir(mode=0o700, exist_ok=True)
+        path = _path(directory, call_id, attempt)
+        temporary = path.with_suffix(".tmp")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as file:
+            file.write(orjson.dumps(document))
+        temporary.rename(path)
+
+
+def load(directory: Path, call_id: str, attempt: int) -> dict[str, Any] | None:
+    try:
+        document: dict[str, Any] = orjson.loads(_path(directory, call_id, attempt).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return document

@@ -1,0 +1,256 @@
+"""Walk a journal's segments from the first line to the last, proving each link.
+
+Every frame is proven by its checksum, its position and the digest of the line before; a
+segment's official end by its successor's header. What stands behind an official end is
+dead for ever: a torn segment is never cut and never appended to.
+
+Standard library only, and no I/O: the caller brings names and a function that reads one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import NamedTuple
+
+from supervisor.journal.codec import (
+    FILLER,
+    GENESIS,
+    Header,
+    Line,
+    TooNew,
+    aligned,
+    later_lines,
+    own_kind,
+    parse,
+    parse_header,
+)
+from supervisor.journal.errors import Damage, JournalCorrupt, JournalTooNew
+from supervisor.journal.rule import CLEAN, Tail, judge
+
+_NAME = re.compile(r"(\d{8})-(\d{12})\.jnl")
+
+
+class SegmentName(NamedTuple):
+    """A segment's number, the first position that it may hold, and its file's name."""
+
+    number: int
+    first: int
+    name: str
+
+
+def segment_name(number: int, first: int) -> str:
+    return f"{number:08}-{first:012}.jnl"
+
+
+def segments_among(names: Iterable[str]) -> list[SegmentName]:
+    """The segments in order. Raises JournalCorrupt when a number is missing or taken twice."""
+    found = sorted(name for name in names if name.endswith(".jnl"))
+    segments: list[SegmentName] = []
+    for expected, name in enumerate(found, 1):
+        match = _NAME.fullmatch(name)
+        if match is None:
+            raise _structure(name, "no segment's name: it is not one of this journal's files")
+        number, first = int(match[1]), int(match[2])
+        if number < expected:
+            raise _structure(name, f"segment {number} exists twice")
+        if number > expected:
+            raise _structure(f"{expected:08}-*.jnl", "the segment is missing")
+        segments.append(SegmentName(number, first, name))
+    return segments
+
+
+def _structure(file: str, why: str) -> JournalCorrupt:
+    return JournalCorrupt(Damage(file, 0, 1, None, why, "nothing was read"))
+
+
+@dataclasses.dataclass(slots=True)
+class Tip:
+    """The last proven line, and counts up to it. `durable` is the highest watermark seen,
+    `last_frame` the last decision's position.
+
+    `blemishes` are damaged bytes that touch no frame: a terminator, or padding between
+    batches. Nothing is lost, but the disk deserves suspicion.
+    """
+
+    position: int = 0
+    digest: str = GENESIS
+    durable: int = 0
+    frames: int = 0
+    last_frame: int = 0
+    marks: int = 0
+    bytes: int = 0
+    blemishes: list[str] = dataclasses.field(default_factory=list[str])
+
+
+class Walked(NamedTuple):
+    """A whole journal: `end` is where the last segment's last line ends."""
+
+    segments: list[SegmentName]
+    header: Header | None
+    end: int
+    tail: Tail
+    tip: Tip
+
+
+Emit = Callable[[str, int, Line], None]
+
+
+class Walker:
+    """One walk. After a raise, `tip` and what was emitted are the proven prefix."""
+
+    def __init__(
+        self,
+        segments: Sequence[SegmentName],
+        load: Callable[[str], bytes],
+        emit: Emit,
+        again: Callable[[str], bytes | None] = lambda _name: None,
+    ) -> None:
+        """`again` may read the newest segment once more before its end is called rot:
+        beside a live writer the first look may have met a batch half copied.
+        """
+        self.tip = Tip()
+        self._again = again
+        self._segments = list(segments)
+        self._load = load
+        self._emit = emit
+        self._gap: int | None = None
+
+    def run(self) -> Walked:
+        """Raises JournalCorrupt, JournalTooNew, and whatever reading a segment raises."""
+        steps = self.steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                walked: Walked = stop.value
+                return walked
+
+    def steps(self) -> Generator[None, None, Walked]:
+        """As `run`, with a pause after each segment that is known to be durable whole."""
+        if not self._segments:
+            return Walked([], None, 0, CLEAN, self.tip)
+        buf = self._load(self._segments[0].name)
+        header, end = self._enter(0, buf)
+        for index in range(1, len(self._segments)):
+            following = self._load(self._segments[index].name)
+            self._sealed(index - 1, buf, end, header, following)
+            yield
+            buf = following
+            header, end = self._enter(index, buf)
+        end, tail = self._newest(len(self._segments) - 1, buf, end, header)
+        return Walked(self._segments, header, end, tail, self.tip)
+
+    def _enter(self, index: int, buf: bytes) -> tuple[Header, int]:
+        """Check the header against the name and the line before; its line starts the segment."""
+        segment = self._segments[index]
+        line = parse(buf, 0, len(buf))
+        header = None if line is None else self._header(segment.name, line)
+        if line is None or header is None:
+            raise self._corrupt(segment.name, 0, None, "no intact segment header", buf)
+        before = None if header.previous is None else header.previous.name
+        named = self._segments[index - 1].name if index else None
+        joined = line.position == self.tip.position and line.previous == self.tip.digest[:32]
+        if not joined or before != named:
+            raise self._corrupt(segment.name, 0, None, "does not continue the one before", buf)
+        if (header.number, line.position + 1) != (segment.number, segment.first):
+            raise self._corrupt(segment.name, 0, None, "its name is another segment's", buf)
+        self._accept(segment.name, 0, line)
+        return header, line.end
+
+    def _header(self, name: str, line: Line) -> Header | None:
+        try:
+            return parse_header(line.payload)
+        except TooNew as error:
+            raise JournalTooNew(name, str(error)) from error
+
+    def _sealed(self, index: int, buf: bytes, start: int, header: Header, following: bytes) -> None:
+        """Read up to the official end that the successor's header names."""
+        name = self._segments[index].name
+        line = parse(following, 0, len(following))
+        successor = None if line is None else self._header(self._segments[index + 1].name, line)
+        if successor is None or successor.previous is None:
+            self._newest(index, buf, start, header)  # damage in here comes first
+            return
+        official = successor.previous
+        end = self._scan(name, buf, start, official.end, header.align)
+        reached = (end, self.tip.position, self.tip.digest)
+        if reached != (official.end, official.position, official.digest):
+            short = "the file was cut short" if len(buf) < official.end else "damaged frame"
+            raise self._corrupt(name, end, official.position, short, buf)
+
+    def _newest(self, index: int, buf: bytes, start: int, header: Header) -> tuple[int, Tail]:
+        name = self._segments[index].name
+        while True:
+            start = self._scan(name, buf, start, len(buf), header.align)
+            if len(buf) != header.size:
+                why = f"the file has {len(buf)} bytes and was made with {header.size}"
+                raise self._corrupt(name, start, None, why, buf)
+            tail = judge(buf, start, self._gap, self.tip.position, header.align)
+            if tail.rot is None:
+                return start, tail
+            fresh = self._again(name)
+            if fresh is None:
+                raise self._corrupt(name, start, None, tail.rot, buf)
+            buf = fresh
+
+    def _scan(self, name: str, buf: bytes, start: int, limit: int, align: int) -> int:
+        """Accept lines while each continues the last; the end of the last one."""
+        tip = self.tip
+        while True:
+            offset = start
+            line = parse(buf, offset, limit)
+            if line is None:
+                offset = aligned(start, align)
+                line = parse(buf, offset, limit) if offset > start else None
+            if line is None:
+                return start
+            if line.position != tip.position + 1 or line.previous != tip.digest[:32]:
+                why = f"position {line.position} does not continue position {tip.position}"
+                raise self._corrupt(name, offset, None, why, buf)
+            if buf[start:offset].strip(b"\n"):
+                tip.blemishes.append(f"{name} at byte {start}: damaged padding, no frame touched")
+            self._accept(name, offset, line)
+            start = line.end
+
+    def _accept(self, name: str, offset: int, line: Line) -> None:
+        tip = self.tip
+        if line.payload.startswith(b"["):
+            tip.frames += 1
+            tip.last_frame = line.position
+        elif offset:
+            self._own(name, offset, line)
+        self._gap = line.gap
+        if line.gap is not None:
+            tip.blemishes.append(f"{name} at byte {line.gap}: damaged line end, frame intact")
+        tip.position = line.position
+        tip.digest = line.digest
+        tip.durable = max(tip.durable, line.durable)
+        tip.bytes += line.end - offset
+        self._emit(name, offset, line)
+
+    def _own(self, name: str, offset: int, line: Line) -> None:
+        try:
+            kind = own_kind(line.payload)
+        except TooNew as error:
+            raise JournalTooNew(name, str(error)) from error
+        if kind != "mark":
+            raise self._corrupt(name, offset, None, "a header inside a segment", b"")
+        self.tip.marks += 1
+
+    def _corrupt(
+        self, name: str, offset: int, last: int | None, why: str, buf: bytes
+    ) -> JournalCorrupt:
+        first = self.tip.position + 1
+        offset += len(buf[offset:]) - len(buf[offset:].lstrip(FILLER))
+        after = [line for line in later_lines(buf, offset + 1) if line.position >= first]
+        if after:
+            last = max(after[0].position - 1, first) if last is None else last
+            text = f"intact behind it: positions {after[0].position}..{after[-1].position}"
+        else:
+            text = "nothing intact behind it in this file"
+        rest = [s.name for s in self._segments if s.name > name]
+        if rest:
+            text += f", and {len(rest)} later segments"
+        return JournalCorrupt(Damage(name, offset, first, last, why, text))

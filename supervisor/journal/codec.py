@@ -1,0 +1,195 @@
+r"""Frames as bytes: one decision, one line.
+
+    <crc32:8 hex> <length:6 hex> <position> <durable> <previous:32 hex> <payload>\t.\n
+
+* `length` counts the bytes from `position` to the payload's last; the checksum covers
+  everything from `length` on, so a damaged length is seen as damage.
+* `position` is global and gap-free from 1. A segment header has none of its own: it
+  repeats the last one. Headers are durable before their segment has a name, so that a
+  damaged header is always rot and never a tear.
+* `durable` is the highest position whose sync had *returned* when the line was encoded.
+* `previous` is the first half of the SHA-256 of the previous line without its newline
+  (`sha256sum` on a line shows it); zeros before the first.
+* A decision's payload is a JSON array, the journal's own a JSON object. Neither has a
+  raw TAB or newline, so a line that ends in TAB and dot was written to its end, and a
+  newline anywhere else is filler: a byte that was never written.
+
+Standard library only, and no I/O.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import zlib
+from typing import Any, NamedTuple
+
+FORMAT = 1
+FILLER = b"\n"
+TERMINATOR = b"\t."
+SECTOR = 512
+GENESIS = "0" * 64
+LENGTH_MAX = 0xFFFFFF
+# crc, length, two positions of at most 19 digits, previous, five spaces, TAB, dot, newline
+OVERHEAD = 8 + 6 + 19 + 19 + 32 + 5 + 3
+LINE_MIN = 8 + 6 + 1 + 1 + 32 + 5 + 2 + 2
+
+_NUMBER = rb"(0|[1-9][0-9]{0,18})"
+_HEAD = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{6}) %b %b ([0-9a-f]{32}) " % (_NUMBER, _NUMBER))
+
+
+class Frame(NamedTuple):
+    """One decision as it stands in the journal."""
+
+    position: int
+    payload: bytes
+
+
+class Line(NamedTuple):
+    """One line read back; `end` is where the next may begin, `gap` its first missing byte."""
+
+    position: int
+    durable: int
+    previous: str
+    payload: bytes
+    end: int
+    gap: int | None
+    digest: str
+
+
+def encode(position: int, durable: int, previous: str, payload: bytes) -> tuple[bytes, str]:
+    """The line with its newline, and its digest (64 hex digits) for the next line's sake."""
+    body = b"%d %d %b %b" % (position, durable, previous[:32].encode(), payload)
+    head = b"%06x %b" % (len(body), body)
+    line = b"%08x %b\t." % (zlib.crc32(head), head)
+    return line + FILLER, hashlib.sha256(line).hexdigest()
+
+
+def parse(buf: bytes, start: int, limit: int) -> Line | None:
+    """The line at `start`, or None when no intact one stands there.
+
+    The terminator is outside the checksum: when only it is damaged the content is
+    proven all the same, and `gap` tells.
+    """
+    head = _HEAD.match(buf, start, limit)
+    if head is None:
+        return None
+    crc, length, position, durable, previous = head.groups()
+    stop = start + 16 + int(length, 16)
+    checked = buf[start + 9 : stop]
+    if not head.end() <= stop <= limit or zlib.crc32(checked) != int(crc, 16):
+        return None
+    digest = hashlib.sha256(crc + b" " + checked + TERMINATOR).hexdigest()
+    gap = None if buf[stop : stop + 3] == b"\t.\n" else _first_missing(buf, stop)
+    payload = buf[head.end() : stop]
+    return Line(int(position), int(durable), previous.decode(), payload, stop + 3, gap, digest)
+
+
+def _first_missing(buf: bytes, stop: int) -> int:
+    found = buf[stop : stop + 3]
+    same = (a == b for a, b in zip(found, b"\t.\n", strict=False))
+    return stop + next((i for i, equal in enumerate(same) if not equal), len(found))
+
+
+def later_lines(buf: bytes, start: int) -> list[Line]:
+    """Every intact line that stands anywhere from `start` on, not only after a newline.
+
+    A payload may quote a line, as text. It can carry neither the newline before nor the
+    TAB after, so what has neither is not believed.
+    """
+    found = (parse(buf, match.start(), len(buf)) for match in _HEAD.finditer(buf, start))
+    return [line for line in found if line is not None and _is_own_line(buf, line)]
+
+
+def _is_own_line(buf: bytes, line: Line) -> bool:
+    terminated = line.gap is None or line.gap > line.end - 2
+    return terminated or buf[_start(line) - 1 : _start(line)] in (b"", FILLER)
+
+
+def _start(line: Line) -> int:
+    head = f"{line.position} {line.durable} "
+    return line.end - 3 - len(line.payload) - 33 - len(head) - 16
+
+
+def is_filler(buf: bytes, start: int, stop: int) -> bool:
+    """Whether nothing but never-written bytes stands in between (compared, not searched)."""
+    return stop <= start or buf.startswith(FILLER * (stop - start), start)
+
+
+def aligned(offset: int, align: int) -> int:
+    """The first offset at or after `offset` where a batch may begin."""
+    return offset if align == 0 else -(-offset // align) * align
+
+
+class Previous(NamedTuple):
+    """What a segment header says of the segment before: its official end, and what it held."""
+
+    name: str
+    end: int
+    position: int
+    digest: str
+    discarded: int
+
+
+class Header(NamedTuple):
+    """The first line of a segment. `size` is the file's, in bytes; `align` its batches'."""
+
+    number: int
+    size: int
+    align: int
+    previous: Previous | None
+
+
+class TooNew(Exception):  # noqa: N818 - caught here in the journal, never shown
+    """A version or kind that this code does not know."""
+
+
+def encode_own(value: dict[str, Any]) -> bytes:
+    """The journal's own payloads: sorted keys, ASCII, one spelling a value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")
+
+
+def mark(why: str) -> bytes:
+    """A payload that says nothing but that time passed: its line attests the ones before."""
+    return encode_own({"k": "mark", "why": why})
+
+
+def header_payload(header: Header) -> bytes:
+    previous = None if header.previous is None else header.previous._asdict()
+    return encode_own(
+        {
+            "align": header.align,
+            "format": FORMAT,
+            "k": "segment",
+            "number": header.number,
+            "previous": previous,
+            "size": header.size,
+        }
+    )
+
+
+def own_kind(payload: bytes) -> str:
+    """The kind of one of the journal's own payloads; raises TooNew for one not known here."""
+    try:
+        kind = json.loads(payload)["k"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TooNew("a frame that is neither a decision nor a known kind") from error
+    if kind not in ("segment", "mark"):
+        raise TooNew(f"a frame of kind {kind!r}")
+    return str(kind)
+
+
+def parse_header(payload: bytes) -> Header | None:
+    """The header in a segment's first line; None when it is none. Raises TooNew."""
+    try:
+        value = json.loads(payload)
+        if value["k"] != "segment":
+            return None
+        if value["format"] != FORMAT:
+            raise TooNew(f"format {value['format']}")
+        previous = value["previous"]
+        before = None if previous is None else Previous(**previous)
+        return Header(int(value["number"]), int(value["size"]), int(value["align"]), before)
+    except (ValueError, KeyError, TypeError):
+        return None

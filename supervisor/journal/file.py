@@ -1,0 +1,126 @@
+"""The system calls the journal makes, in one place.
+
+A test puts a crash, an error or a short count at each of them by passing another `Os`.
+Everything is relative to the descriptor of the journal's directory, so the journal stays
+the one that was locked, whatever is renamed above it. Standard library only.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import mmap
+import os
+from pathlib import Path
+
+_CHUNK = 4 << 20
+
+
+class Os:
+    """The real system. Every method raises OSError and retries nothing (but EINTR)."""
+
+    def open_directory(self, path: Path, *, create: bool) -> int:
+        """Made private and durable in its parent when it is not there yet."""
+        if create and not path.is_dir():
+            path.mkdir(mode=0o700)
+            parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(parent)
+            finally:
+                os.close(parent)
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def lock(self, fd: int) -> None:
+        """Raises BlockingIOError when another open file description holds it."""
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def unlock(self, fd: int) -> None:
+        """For every copy of the descriptor, whoever has one."""
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+    def listdir(self, directory: int) -> list[str]:
+        return os.listdir(directory)
+
+    def open(self, directory: int, name: str, *, create: bool = False) -> int:
+        """For reading and writing; `create` insists that the name is new."""
+        flags = os.O_RDWR | (os.O_CREAT | os.O_EXCL if create else 0)
+        return os.open(name, flags | os.O_NOFOLLOW, 0o600, dir_fd=directory)
+
+    def close(self, fd: int) -> None:
+        os.close(fd)
+
+    def size(self, fd: int) -> int:
+        return os.fstat(fd).st_size
+
+    def links(self, fd: int) -> int:
+        return os.fstat(fd).st_nlink
+
+    def exists(self, directory: int, name: str) -> bool:
+        try:
+            os.stat(name, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def allocate(self, fd: int, size: int) -> None:
+        """Take the room at once, or raise before anything is written."""
+        os.posix_fallocate(fd, 0, size)
+
+    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+        return os.pwrite(fd, data, offset)
+
+    def fdatasync(self, fd: int) -> None:
+        os.fdatasync(fd)
+
+    def fsync(self, fd: int) -> None:
+        os.fsync(fd)
+
+    def rename(self, directory: int, old: str, new: str) -> None:
+        os.rename(old, new, src_dir_fd=directory, dst_dir_fd=directory)
+
+    def unlink(self, directory: int, name: str) -> None:
+        os.unlink(name, dir_fd=directory)
+
+    def read_disk(self, directory: int, name: str) -> bytes:
+        """What the disk holds: after a failed sync the page cache shows data it does not.
+
+        O_DIRECT where the file system has it (tmpfs may not, and has no disk); else the
+        clean pages are dropped first.
+        """
+        try:
+            fd = os.open(name, os.O_RDONLY | os.O_DIRECT | os.O_NOFOLLOW, dir_fd=directory)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return self.read_cached(directory, name, forget=True)
+        try:
+            return _read_direct(fd)
+        finally:
+            os.close(fd)
+
+    def read_cached(self, directory: int, name: str, *, forget: bool = False) -> bytes:
+        """What a read through the page cache gives; `forget` drops its clean pages first."""
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
+        try:
+            if forget:
+                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            with open(fd, "rb", buffering=0, closefd=False) as file:
+                return file.readall()
+        finally:
+            os.close(fd)
+
+
+def _read_direct(fd: int) -> bytes:
+    """O_DIRECT wants memory, offsets and lengths aligned; anonymous memory maps are."""
+    parts: list[bytes] = []
+    offset = 0
+    with mmap.mmap(-1, _CHUNK) as buffer:
+        while True:
+            count = os.preadv(fd, [buffer], offset)
+            parts.append(buffer[:count])
+            offset += count
+            if count < _CHUNK:
+                return b"".join(parts)
+
+
+REAL = Os()

@@ -1,0 +1,299 @@
+"""The journal as the loop sees it: append now, hear later that it is durable.
+
+`append` queues and gives the position at once; `durable` waits for the disk. What depends
+on a position must not leave the process before `durable` returned for it. Cancelling a
+caller never means undo: what was queued stays queued.
+
+A failed write or sync poisons the journal: every waiter at or behind it, and every later
+append, gets JournalPoisoned; the process is to be restarted, and the restart reads the
+disk. A full disk is no fault: `append` refuses before it queues, except what may use the
+reserve, and takes new work again by itself when there is room.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import outcome
+import trio
+
+from supervisor.journal import lock
+from supervisor.journal.codec import Frame
+from supervisor.journal.commit import Committer
+from supervisor.journal.errors import (
+    JournalCorrupt,
+    JournalError,
+    JournalFull,
+    JournalIOError,
+    JournalLocked,
+    JournalPoisoned,
+    JournalTooNew,
+)
+from supervisor.journal.file import REAL, Os
+from supervisor.journal.opening import Opened, open_directory
+from supervisor.journal.room import frame_cost
+
+__all__ = [
+    "Frame",
+    "Journal",
+    "JournalCorrupt",
+    "JournalError",
+    "JournalFull",
+    "JournalIOError",
+    "JournalLocked",
+    "JournalPoisoned",
+    "JournalStats",
+    "JournalTooNew",
+    "Recovered",
+]
+
+QUEUE_BYTES = 4 << 20
+SEGMENT_BYTES_MIN = 4096
+
+
+@attrs.frozen
+class Recovered:
+    """What opening found. `verdict` is `clean` or `torn-tail`, whose bytes are `discarded`.
+
+    `blemishes` name damaged bytes that touch no frame; nothing is lost by them.
+    """
+
+    verdict: str
+    discarded: int
+    frames: int
+    position: int
+    segments: int
+    blemishes: tuple[str, ...]
+    took_ms: int
+
+
+@attrs.frozen
+class JournalStats:
+    """Counts since `start`, and how the disk is doing now.
+
+    `in_flight_us` is how long a write that has not returned yet has taken up to now.
+    `room` is the guaranteed bytes; `degraded` why no further spare can be made, or None.
+    """
+
+    syncs: int
+    frames: int
+    bytes: int
+    last_sync_us: int
+    in_flight_us: int
+    queued_bytes: int
+    room: int
+    spares: int
+    degraded: str | None
+
+
+class Journal:
+    """One process's hold on a journal. Loop thread only, but for what runs behind it."""
+
+    def __init__(self, os_: Os, directory: int, opened: Opened, committer: Committer) -> None:
+        """Use `open`."""
+        tip, tail = opened.walked.tip, opened.walked.tail
+        self.recovered = Recovered(
+            verdict="torn-tail" if tail.torn else "clean",
+            discarded=tail.discarded,
+            frames=tip.frames,
+            position=tip.position,
+            segments=len(opened.walked.segments),
+            blemishes=tuple(tip.blemishes),
+            took_ms=0,
+        )
+        self._os = os_
+        self._directory = directory
+        self._committer = committer
+        self._told = tip.position
+        self._waiters: dict[int, list[trio.lowlevel.Task]] = {}
+        self._room_changed = trio.lowlevel.ParkingLot()
+        self._on_poison: Callable[[JournalPoisoned], None] | None = None
+        self._token: trio.lowlevel.TrioToken | None = None
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        on_frame: Callable[[Frame], None],
+        *,
+        segment_bytes: int = 16 << 20,
+        align: int = 512,
+        os_: Os = REAL,
+        lock_wait_ms: int = 0,
+    ) -> Journal:
+        """Lock, read, judge, hand every decision to `on_frame`, and make it safe to append.
+
+        Raises JournalLocked; JournalCorrupt after `on_frame` had the proven prefix, with
+        nothing changed on disk; JournalTooNew; JournalIOError. Blocks while it reads.
+        """
+        if align not in (0, 512, 4096) or segment_bytes < max(SEGMENT_BYTES_MIN, 16 * align):
+            raise ValueError(f"no such layout: segments of {segment_bytes} aligned to {align}")
+        started = time.monotonic_ns()
+        try:
+            fd = os_.open_directory(directory, create=True)
+        except OSError as error:
+            raise JournalIOError(f"opening {directory}", error) from error
+        try:
+            lock.take(os_, fd, directory, wait_ms=lock_wait_ms)
+            opened = open_directory(os_, fd, on_frame, segment_bytes=segment_bytes, align=align)
+            committer = Committer(
+                os_,
+                fd,
+                opened.writer,
+                opened.spares,
+                segment_bytes=segment_bytes,
+                align=align,
+            )
+            journal = cls(os_, fd, opened, committer)
+            with contextlib.suppress(OSError):  # information only, and the disk may be full
+                lock.sign(directory)
+        except BaseException:
+            os_.close(fd)
+            raise
+        took_ms = (time.monotonic_ns() - started) // 1_000_000
+        journal.recovered = attrs.evolve(journal.recovered, took_ms=took_ms)
+        return journal
+
+    def start(self, on_poison: Callable[[JournalPoisoned], None] | None = None) -> None:
+        """Start the threads, from inside trio. `on_poison` runs on the loop, once."""
+        assert self._token is None, "a journal is started once"
+        self._token = trio.lowlevel.current_trio_token()
+        self._on_poison = on_poison
+        self._committer.start(self._notify)
+
+    def append(self, payload: bytes, *, keep: int = 0, outcome: bool = False) -> int:
+        """Queue one decision, a JSON array without raw TAB or newline; its position.
+
+        `keep` is what must stay guaranteed behind it, in bytes: the sum of `cost` over
+        the outcomes that are still owed. Anything else is refused with JournalFull when
+        less would be left, with nothing changed; an `outcome` of at most `outcome_limit`
+        bytes is refused only when no prepared byte is left, which is to say when an
+        earlier `keep` was too small. Pass `keep` with outcomes as well: idle marks respect
+        the newest. Raises JournalPoisoned, and ValueError for no possible payload.
+        """
+        if len(payload) > self.payload_limit:
+            raise ValueError(f"{len(payload)} bytes are over the limit of {self.payload_limit}")
+        if payload[:1] != b"[" or payload[-1:] != b"]" or b"\n" in payload or b"\t" in payload:
+            raise ValueError("a payload is one JSON array without raw TAB or newline")
+        return self._committer.put(payload, keep, outcome=outcome)
+
+    def admits(self, size: int, keep: int) -> bool:
+        """Whether a frame with a payload of `size` bytes, no outcome, would be taken now."""
+        return size <= self.payload_limit and self._committer.admits(size, keep)
+
+    async def ready(self, size: int = 0, keep: int = 0) -> None:
+        """Wait while the queue is long, or the next spare is being made for such a frame.
+
+        Returns as well when only `append` can tell: the disk is full, or poisoned. A
+        checkpoint. Memory is bounded when every caller that is no outcome comes by here.
+        """
+        await trio.lowlevel.checkpoint()
+        committer = self._committer
+        while committer.poison is None and committer.degraded is None:
+            if committer.queued_bytes < QUEUE_BYTES and committer.admits(size, keep):
+                return
+            await self._room_changed.park()
+
+    async def durable(self, position: int) -> None:
+        """Wait until `position` is on disk. A checkpoint. Raises JournalPoisoned."""
+        if not 0 <= position <= self.position:
+            raise ValueError(f"position {position} was never given")
+        if position <= self._committer.durable:
+            await trio.lowlevel.checkpoint()
+            return
+        if self._committer.poison is not None:
+            await trio.lowlevel.checkpoint()
+            raise self._committer.poisoned()
+        task = trio.lowlevel.current_task()
+        waiting = self._waiters.setdefault(position, [])
+        waiting.append(task)
+
+        def abort(_raise_cancel: object) -> trio.lowlevel.Abort:
+            waiting.remove(task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    @property
+    def position(self) -> int:
+        """The last position given."""
+        return self._committer.position
+
+    @property
+    def durable_position(self) -> int:
+        """The last position that is on disk."""
+        return self._committer.durable
+
+    @property
+    def poisoned(self) -> JournalPoisoned | None:
+        return None if self._committer.poison is None else self._committer.poisoned()
+
+    @property
+    def payload_limit(self) -> int:
+        """The largest payload, in bytes."""
+        return self._committer.room.payload_limit
+
+    @property
+    def outcome_limit(self) -> int:
+        """The largest payload that may use the reserve, in bytes."""
+        return self._committer.room.outcome_limit
+
+    def cost(self, size: int) -> int:
+        """What a frame with a payload of `size` bytes takes at most, in bytes, for `keep`."""
+        return frame_cost(size, self._committer.room.align)
+
+    def stats(self) -> JournalStats:
+        committer, counts = self._committer, self._committer.counts
+        return JournalStats(
+            syncs=counts.syncs,
+            frames=counts.frames,
+            bytes=counts.bytes,
+            last_sync_us=counts.last_sync_us,
+            in_flight_us=committer.in_flight_us,
+            queued_bytes=committer.queued_bytes,
+            room=committer.room.guaranteed,
+            spares=committer.ready_spares,
+            degraded=committer.degraded,
+        )
+
+    async def close(self) -> None:
+        """Write what is queued, mark the clean shutdown, end the threads, release the lock.
+
+        Not to be cancelled: it waits for the disk as long as that takes.
+        """
+        self._committer.stop()
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._committer.join)
+            self._advance()
+        self._os.unlock(self._directory)
+        self._os.close(self._directory)
+
+    def _notify(self) -> None:
+        assert self._token is not None, "threads run only after start"
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._advance)
+
+    def _advance(self) -> None:
+        """On the loop, once a batch: wake whoever waited for it."""
+        durable = self._committer.durable
+        if self._waiters:
+            for position in range(self._told + 1, durable + 1):
+                for task in self._waiters.pop(position, ()):
+                    trio.lowlevel.reschedule(task)
+        self._told = durable
+        if self._room_changed:
+            self._room_changed.unpark_all()
+        if self._committer.poison is not None:
+            self._fail()
+
+    def _fail(self) -> None:
+        waiters, self._waiters = self._waiters, {}
+        for task in (task for tasks in waiters.values() for task in tasks):
+            trio.lowlevel.reschedule(task, outcome.Error(self._committer.poisoned()))
+        if self._on_poison is not None:
+            on_poison, self._on_poison = self._on_poison, None
+            on_poison(self._committer.poisoned())

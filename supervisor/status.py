@@ -1,0 +1,134 @@
+"""How the daemon is, on one screen's worth of facts."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from supervisor.api.wire import refusal_members, time_text
+from supervisor.core.errors import Refusal
+from supervisor.core.lineage import needs, unresolved
+from supervisor.core.standing import operation_state
+from supervisor.core.state import Operation
+from supervisor.dispatch import Engine
+from supervisor.dispatch.engine import now
+from supervisor.version import FEATURES, VERSION
+
+_NEEDS = ("person", "reconciler", "client")
+
+
+def status_view(
+    engine: Engine,
+    visible: Callable[[Operation], bool],
+    *,
+    started: int,
+    damage: Refusal | None,
+) -> dict[str, Any]:
+    state = engine.state
+    degraded = _degraded(engine, damage)
+    mine = [operation for operation in state.operations.values() if visible(operation)]
+    running = sum(
+        state.operations[operation_id].calls[call_id].live is not None
+        for call_id, operation_id in state.moving.items()
+    )
+    return {
+        "version": VERSION,
+        "features": list(FEATURES),
+        "state": _word(engine, damage, degraded),
+        "degraded": degraded,
+        "uptime_ms": (time.monotonic_ns() - started) // 1_000_000,
+        "epoch": state.epoch,
+        "needs": _needs(mine),
+        "sandbox": {
+            "layers": dict(engine.layers),
+            "unkillable": [
+                {"call_id": key.call_id, "attempt": key.attempt, "detail": detail}
+                for key, detail in engine.unkillable.items()
+            ],
+            "not_proven_dead": [
+                {"call_id": key.call_id, "attempt": key.attempt} for key in state.undead
+            ],
+        },
+        "journal": _journal(engine),
+        "counts": {
+            "operations": dict(Counter(operation_state(o).value for o in mine)),
+            "running": running,
+            "queued": len(state.moving) - running,
+            "handlers": len(engine.handlers),
+            "handlers_broken": len(engine.handlers.broken),
+        },
+        "as_of": time_text(time.time_ns()),
+    }
+
+
+def _word(engine: Engine, damage: Refusal | None, degraded: list[dict[str, Any]]) -> str:
+    if damage is not None:
+        return "read_only"
+    if engine.draining:
+        return "draining"
+    return "degraded" if degraded else "ready"
+
+
+def _degraded(engine: Engine, damage: Refusal | None) -> list[dict[str, Any]]:
+    """Everything that is not as it should be, each with what to do."""
+    found: list[dict[str, Any]] = []
+    if damage is not None:
+        found.append(refusal_members(damage))
+        return found
+    stats = engine.journal.stats()
+    if stats.degraded is not None:
+        found.append(refusal_members(Refusal("JournalUnavailable", stats.degraded)))
+    if engine.journal.poisoned is not None:
+        found.append(
+            refusal_members(Refusal("AcceptanceUnknown", str(engine.journal.poisoned)))
+        )
+    found.extend(
+        {
+            "code": "UnknownHandler",
+            "detail": f"the manifest of {name} is broken",
+            "fix": f"effectctl handlers check {name}",
+        }
+        for name in sorted(engine.handlers.broken)
+    )
+    found.extend(
+        {
+            "code": "PreviousAttemptAlive",
+            "detail": f"{key.call_id} attempt {key.attempt} cannot be killed: {detail}",
+            "fix": "Look at the process's state; a reboot may be needed.",
+        }
+        for key, detail in engine.unkillable.items()
+    )
+    return found
+
+
+def _needs(operations: list[Operation]) -> dict[str, int]:
+    """How many unknown effects wait for whom."""
+    counted = dict.fromkeys(_NEEDS, 0)
+    moment = now()
+    for operation in operations:
+        for effect in operation.effects.values():
+            if unresolved(effect):
+                call = operation.calls[effect.newest.call_id]
+                counted[needs(effect, call, moment).value] += 1
+    return counted
+
+
+def _journal(engine: Engine) -> dict[str, Any]:
+    stats, recovered = engine.journal.stats(), engine.journal.recovered
+    return {
+        "position": engine.state.position,
+        "durable_position": engine.journal.durable_position,
+        "syncs": stats.syncs,
+        "last_sync_us": stats.last_sync_us,
+        "room_bytes": stats.room,
+        "spares": stats.spares,
+        "degraded": stats.degraded,
+        "recovery": {
+            "verdict": recovered.verdict,
+            "discarded_bytes": recovered.discarded,
+            "frames": recovered.frames,
+            "took_ms": recovered.took_ms,
+        },
+    }

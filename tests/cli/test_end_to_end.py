@@ -1,0 +1,489 @@
+"""effectctl against a real daemon: every verb, every exit code, the words people act on."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from supervisor.cli.exits import Exit
+from tests.cli.conftest import ROOT, Ctl, Daemon
+
+OP = re.compile(r"op_[0-9a-z]{20}")
+
+
+def dispatched(ctl: Ctl, handler: str, *more: str) -> dict[str, object]:
+    """Dispatch and return the operation as JSON."""
+    document: dict[str, object] = ctl("dispatch", handler, "-o", "json", *more).document
+    return document
+
+
+# --- dispatch ---------------------------------------------------------------------------------
+
+
+def test_dispatch_prints_the_result_as_json_and_nothing_else(ctl: Ctl) -> None:
+    said = ctl("dispatch", "echo", "--input", '{"b": [1, "größe"]}')
+    assert said.code == Exit.DONE
+    assert said.document == {"b": [1, "größe"]}
+    assert said.err == ""
+
+
+def test_dispatch_reads_its_input_from_a_file_and_from_stdin(
+    ctl: Ctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "input.json"
+    file.write_text('{"from": "file"}')
+    assert ctl("dispatch", "echo", "--input", f"@{file}").document == {"from": "file"}
+    monkeypatch.setattr(sys, "stdin", io.StringIO('{"from": "stdin"}'))
+    assert ctl("dispatch", "echo", "--input", "-").document == {"from": "stdin"}
+
+
+def test_an_applied_effect_exits_0_with_its_result(ctl: Ctl) -> None:
+    said = ctl("dispatch", "charge")
+    assert said.code == Exit.DONE
+    assert said.document == {"receipt": 7}
+
+
+def test_the_same_request_id_gives_the_same_operation_and_another_body_conflicts(ctl: Ctl) -> None:
+    first = dispatched(ctl, "charge", "--request-id", "same-1")
+    second = dispatched(ctl, "charge", "--request-id", "same-1")
+    assert first["operation_id"] == second["operation_id"]
+    said = ctl("dispatch", "echo", "--request-id", "same-1")
+    assert said.code == Exit.CONFLICT
+    assert "RequestConflict" in said.err
+
+
+def test_a_failed_call_exits_1_and_shows_its_sandbox_beside_its_stderr(ctl: Ctl) -> None:
+    said = ctl("dispatch", "fail")
+    assert said.code == Exit.FAILED
+    assert said.out == ""
+    assert "Nothing was applied" in said.err.split("\n")[0]
+    assert "exit 3" in said.err
+    assert "it broke: \\x1b[2J badly" in said.err
+    assert re.search(r"sandbox +.*layers: ", said.err)
+    assert "\x1b" not in said.err
+
+
+@pytest.mark.guarantee("S12")
+def test_a_hidden_file_is_named_with_the_key_that_would_show_it(ctl: Ctl, daemon: Daemon) -> None:
+    said = ctl("dispatch", "hidden")
+    assert said.code == Exit.FAILED
+    assert f"hint: {daemon.base}/hidden.txt exists but is hidden" in said.err
+
+
+def test_a_timed_out_call_exits_8(ctl: Ctl) -> None:
+    said = ctl("dispatch", "slow")
+    assert said.code == Exit.TIMED_OUT
+    assert "timed out" in said.err
+
+
+def test_an_unknown_outcome_exits_6_plainly_and_says_how_to_look(ctl: Ctl) -> None:
+    said = ctl("dispatch", "doubt")
+    assert said.code == Exit.OUTCOME_UNKNOWN
+    assert "OUTCOME UNKNOWN. Do not retry" in said.err.split("\n")[0]
+    assert re.search(r"effectctl effects show eff_[0-9a-z]{20}", said.err)
+    assert not re.search(r"(send|try|run) (it )?again", said.err)
+
+
+def test_a_partly_applied_call_exits_10(ctl: Ctl) -> None:
+    said = ctl("dispatch", "half")
+    assert said.code == Exit.PARTLY_APPLIED
+    assert "WERE APPLIED. Do not send it again" in said.err
+    assert "effectctl operations recovery op_" in said.err
+
+
+def test_a_dispatch_that_the_budget_refuses_exits_7(ctl: Ctl) -> None:
+    said = ctl("dispatch", "echo", "--max-run-ms", "10000", "--timeout-ms", "10000")
+    assert said.code == Exit.REFUSED
+    assert "RunTimeBudgetExceeded" in said.err
+    assert "Nothing was started" in said.err
+
+
+def test_no_such_handler_exits_4(ctl: Ctl) -> None:
+    said = ctl("dispatch", "nobody")
+    assert said.code == Exit.NOT_FOUND
+    assert "UnknownHandler" in said.err
+    assert "effectctl handlers list" in said.err
+
+
+def test_an_invalid_field_exits_2_with_its_pointer(ctl: Ctl) -> None:
+    said = ctl("dispatch", "echo", "--request-id", "a b")
+    assert said.code == Exit.USAGE
+    assert "/request_id" in said.err
+
+
+def test_detached_dispatch_prints_only_the_id_and_calls_wait_follows_it(ctl: Ctl) -> None:
+    said = ctl("dispatch", "charge", "-d")
+    assert said.code == Exit.DONE
+    assert OP.fullmatch(said.out.strip())
+    call_id = re.search(r"effectctl calls wait (call_\w+)", said.err)
+    assert call_id is not None
+    waited = ctl("calls", "wait", call_id.group(1))
+    assert waited.code == Exit.DONE
+    assert "succeeded" in waited.out
+
+
+def test_a_dry_run_starts_nothing(ctl: Ctl) -> None:
+    said = ctl("dispatch", "charge", "--dry-run", "--request-id", "dry-1")
+    assert said.code == Exit.DONE
+    assert said.document["dry_run"] is True
+    assert ctl("operations", "list", "--request-id", "dry-1", "-o", "ids").out == ""
+
+
+def test_labels_travel(ctl: Ctl) -> None:
+    operation = dispatched(ctl, "echo", "--label", "team=billing", "--label", "why=test")
+    assert operation["labels"] == {"team": "billing", "why": "test"}
+    assert "team=billing" in ctl("operations", "show", str(operation["operation_id"])).out
+
+
+# --- interruption and lost connections --------------------------------------------------------
+
+
+def _child(daemon: Daemon, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "supervisor.cli", *arguments],
+        env={**os.environ, "EFFECTD_SOCKET": daemon.socket},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _until(ctl: Ctl, *arguments: str) -> str:
+    """Ask until there is an answer."""
+    deadline = time.monotonic() + 15
+    while not (out := ctl(*arguments).out.strip()):
+        assert time.monotonic() < deadline, arguments
+        time.sleep(0.05)
+    return out
+
+
+@pytest.fixture
+def waiting(daemon: Daemon) -> str:
+    """The name of a handler that waits until its gate file is opened, which the test does."""
+    return "gated"
+
+
+def test_ctrl_c_exits_130_and_the_operation_goes_on(ctl: Ctl, daemon: Daemon) -> None:
+    (daemon.handlers / "long.toml").write_text(
+        f'manifest = 1\ncommand = ["{daemon.base}/bin/slow"]\ntimeout_ms = 60_000\n'
+        "grace_ms = 100\nread_only = true\n"
+    )
+    process = _child(daemon, "dispatch", "long", "--request-id", "ctrl-c")
+    operation_id = _until(
+        ctl, "operations", "list", "--request-id", "ctrl-c", "--state", "running", "-o", "ids"
+    )
+    # The client prints nothing while it waits: that it waits is seen by its having the answer.
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=15)
+    assert process.returncode == Exit.INTERRUPTED, err
+    assert out == ""
+    assert f"the operation goes on: {operation_id}" in err
+    assert "Traceback" not in err
+    show = ctl("operations", "show", operation_id, "-o", "json").document
+    assert show["state"] == "running"
+    cancelled = ctl("operations", "cancel", operation_id, "--reason", "test")
+    assert cancelled.code == Exit.DONE
+    assert "cancelled" in cancelled.out
+    assert ctl("calls", "wait", show["calls"][0]).code == Exit.CANCELLED
+
+
+def test_a_lost_connection_is_answered_by_the_same_request_id(ctl: Ctl, daemon: Daemon) -> None:
+    """A proxy that swallows the first answer: the request was carried out, nobody was told."""
+    import socket as sockets
+
+    path = str(daemon.base / "proxy.sock")
+    seen: list[bytes] = []
+
+    def forward(client: sockets.socket, *, swallow: bool) -> None:
+        with client, sockets.socket(sockets.AF_UNIX) as upstream:
+            upstream.connect(daemon.socket)
+            while data := client.recv(65_536):
+                seen.append(data)
+                upstream.sendall(data)
+                answer = upstream.recv(65_536)
+                if swallow:
+                    return
+                client.sendall(answer)
+
+    def serve(listener: sockets.socket) -> None:
+        first = True
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            forward(client, swallow=first)
+            first = False
+
+    with sockets.socket(sockets.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        said = ctl("dispatch", "charge", "--socket", path)
+        listener.shutdown(sockets.SHUT_RDWR)
+    thread.join(10)
+    assert said.code == Exit.DONE
+    assert said.document == {"receipt": 7}
+    assert "asking again with the same request id" in said.err
+    ids = {one for data in seen for one in re.findall(rb'"request_id":"([^"]+)"', data)}
+    assert len(ids) == 1
+    [request_id] = ids
+    listed = ctl("operations", "list", "--request-id", request_id.decode(), "-o", "ids")
+    assert len(listed.out.split()) == 1
+
+
+# --- looking ----------------------------------------------------------------------------------
+
+
+def test_operations_are_listed_shown_and_found_by_a_beginning(ctl: Ctl) -> None:
+    operation = dispatched(ctl, "charge")
+    operation_id = str(operation["operation_id"])
+    assert operation_id in ctl("operations", "list").out
+    shown = ctl("operation", "show", operation_id[:12])
+    assert shown.code == Exit.DONE
+    assert operation_id in shown.out
+    for event in ("accepted", "attempt 0 started", "effect charge", "attempt 0 succeeded"):
+        assert event in shown.out
+    document = ctl("operations", "show", operation_id[3:11], "-o", "json").document
+    assert document["operation_id"] == operation_id
+
+
+def test_a_beginning_of_several_ids_is_refused_with_all_of_them(ctl: Ctl) -> None:
+    ids = [str(dispatched(ctl, "echo")["operation_id"]) for _ in range(2)]
+    said = ctl("operations", "show", "op_")
+    assert said.code == Exit.USAGE
+    assert "too short" in said.err
+    assert ctl("operations", "show", "zzzzzzzz").code == Exit.NOT_FOUND
+    assert len(set(ids)) == 2
+
+
+def test_no_such_id_exits_4(ctl: Ctl) -> None:
+    assert ctl("operations", "show", "op_" + "0" * 20).code == Exit.NOT_FOUND
+    assert ctl("calls", "show", "call_" + "0" * 20).code == Exit.NOT_FOUND
+    assert ctl("effects", "show", "eff_" + "0" * 20).code == Exit.NOT_FOUND
+
+
+def test_ids_of_one_command_feed_the_next(ctl: Ctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    for _ in range(2):
+        dispatched(ctl, "echo", "--label", "k=v")
+    ids = ctl("operations", "list", "--handler", "echo", "--limit", "2", "-o", "ids").out
+    monkeypatch.setattr(sys, "stdin", io.StringIO(ids))
+    document = ctl("operations", "show", "-", "-o", "json").document
+    assert [one["operation_id"] for one in document["items"]] == ids.split()
+    monkeypatch.setattr(sys, "stdin", io.StringIO(ids))
+    lines = ctl("operations", "show", "-", "-o", "jsonl").out.splitlines()
+    assert [json.loads(line)["operation_id"] for line in lines] == ids.split()
+
+
+def test_a_list_that_was_cut_says_so_on_stderr(ctl: Ctl) -> None:
+    dispatched(ctl, "echo")
+    dispatched(ctl, "echo")
+    said = ctl("operations", "list", "--limit", "1")
+    assert len(OP.findall(said.out)) == 1
+    assert "--all" in said.err
+    assert len(OP.findall(ctl("operations", "list", "--all").out)) > 1
+
+
+def test_a_call_is_shown_with_its_result_and_output(ctl: Ctl) -> None:
+    operation = dispatched(ctl, "echo", "--input", '{"x": 1}')
+    [call_id] = operation["calls"]  # type: ignore[misc]
+    assert ctl("calls", "result", call_id).document == {"x": 1}
+    assert ctl("calls", "output", call_id, "--stdout").out.strip() == '{"x":1}'
+    assert "echo" in ctl("call", "show", call_id[:14]).out
+    assert ctl("calls", "wait", call_id).code == Exit.DONE
+
+
+def test_the_result_of_a_call_that_has_none_exits_as_the_call_ended(ctl: Ctl) -> None:
+    [call_id] = dispatched(ctl, "fail")["calls"]  # type: ignore[misc]
+    assert ctl("calls", "result", call_id).code == Exit.FAILED
+    [call_id] = dispatched(ctl, "doubt")["calls"]  # type: ignore[misc]
+    said = ctl("calls", "result", call_id)
+    assert said.code == Exit.OUTCOME_UNKNOWN
+
+
+def test_handlers_are_listed_and_shown(ctl: Ctl) -> None:
+    assert "charge: no_safe_retry" in ctl("handlers", "list").out
+    shown = ctl("handler", "show", "doubt")
+    assert "the dashboard, search" in shown.out
+    assert ctl("handlers", "show", "nobody").code == Exit.NOT_FOUND
+
+
+def test_events_come_in_order_and_after_a_position(ctl: Ctl) -> None:
+    operation = dispatched(ctl, "charge")
+    lines = ctl("events", "--operation", str(operation["operation_id"]), "-o", "jsonl").out
+    events = [json.loads(line) for line in lines.splitlines()]
+    kinds = [one["type"] for one in events]
+    assert kinds[0] == "operation_accepted"
+    assert kinds[-1] == "attempt_ended"
+    assert kinds.index("effect_announced") < kinds.index("effect_confirmed")
+    last = events[-1]["position"]
+    assert all(one["position"] <= last for one in events)
+    assert ctl("events", "--after", str(last), "-o", "jsonl").out == ""
+    assert "effect_announced" in ctl("events").out
+
+
+def test_events_follow_until_ctrl_c(ctl: Ctl, daemon: Daemon) -> None:
+    before = ctl("events", "-o", "ids").out.split()[-1]
+    process = _child(daemon, "events", "-f", "--after", before, "-o", "jsonl")
+    operation = dispatched(ctl, "echo")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["type"] == "attempt_ended":
+            assert json.loads(line)["operation_id"] == operation["operation_id"]
+            break
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=15)
+    assert process.returncode == Exit.DONE
+    assert err == ""
+
+
+# --- settling ---------------------------------------------------------------------------------
+
+
+def _unknown(ctl: Ctl, handler: str) -> tuple[str, str]:
+    """A fresh operation whose effect is unknown, and that effect."""
+    operation = dispatched(ctl, handler)
+    assert operation["state"] == "unknown"
+    effect = operation["call"]["effects"][0]  # type: ignore[index]
+    return str(operation["operation_id"]), effect["effect_id"]
+
+
+@pytest.mark.parametrize("outcome", ["applied", "not_applied"])
+def test_the_printed_resolve_command_settles_the_effect(ctl: Ctl, outcome: str) -> None:
+    """What `effects show` prints is pasted as it stands, quotes and all."""
+    import shlex
+
+    operation_id, effect_id = _unknown(ctl, "doubt")
+    shown = ctl("effects", "show", effect_id).out
+    assert f"the dashboard, search {effect_id}" in shown
+    line = next(li for li in shown.splitlines() if f"--outcome {outcome} " in li)
+    words = shlex.split(line.replace("WHAT YOU SAW", "seen in the dashboard"))
+    assert words[0] == "effectctl"
+    settled = ctl(*words[1:])
+    assert settled.code == Exit.DONE
+    assert "operator" in settled.out
+    assert "seen in the dashboard" in settled.out
+    assert ctl("operations", "show", operation_id, "-o", "json").document["state"] != "unknown"
+
+
+def test_a_moved_revision_settles_nothing(ctl: Ctl) -> None:
+    _, effect_id = _unknown(ctl, "doubt")
+    line = ["effects", "resolve", effect_id, "--outcome", "applied", "--evidence", "e"]
+    said = ctl(*line, "--if-revision", "0")
+    assert said.code == Exit.CONFLICT
+    assert ctl("effects", "show", effect_id, "-o", "json").document["outcome"] == "unknown"
+
+
+def test_a_supplied_result_is_handed_back_by_resume(ctl: Ctl) -> None:
+    operation_id, effect_id = _unknown(ctl, "doubt")
+    revision = ctl("effects", "show", effect_id, "-o", "json").document["revision"]
+    line = ["effects", "resolve", effect_id, "--outcome", "applied", "--evidence", "seen"]
+    done = ctl(*line, "--if-revision", str(revision), "--result", '{"receipt": 9}')
+    assert done.code == Exit.DONE, done.err
+    assert "operations resume" in ctl("operations", "recovery", operation_id).out
+    resumed = ctl("operations", "resume", operation_id, "-o", "json")
+    assert resumed.code == Exit.DONE, resumed.err
+    assert resumed.document["result"] == {"receipt": 9}
+
+
+def test_an_unknown_effect_refuses_resume_with_exit_6(ctl: Ctl) -> None:
+    operation_id, effect_id = _unknown(ctl, "doubt")
+    recovery = ctl("operations", "recovery", operation_id)
+    assert recovery.code == Exit.DONE
+    assert f"effectctl effects show {effect_id}" in recovery.out
+    assert "operations resume" not in recovery.out
+    said = ctl("operations", "resume", operation_id)
+    assert said.code == Exit.OUTCOME_UNKNOWN
+    assert "Do not retry" in said.err
+
+
+def test_reconcile_asks_the_provider_and_settles(ctl: Ctl) -> None:
+    operation_id, effect_id = _unknown(ctl, "asked")
+    assert f"effectctl effects reconcile {effect_id}" in ctl("status").out
+    said = ctl("effects", "reconcile", effect_id)
+    assert said.code == Exit.DONE, said.err
+    assert "reconciler" in said.out
+    resumed = ctl("operations", "resume", operation_id, "-o", "json").document
+    assert resumed["result"] == {"receipt": 8}
+
+
+def test_a_terminal_operation_is_cancelled_without_change(ctl: Ctl) -> None:
+    operation_id = str(dispatched(ctl, "echo")["operation_id"])
+    said = ctl("operations", "cancel", operation_id, "--reason", "late", "-o", "json")
+    assert said.code == Exit.DONE
+    assert said.document["state"] == "succeeded"
+    assert ctl("operations", "resume", operation_id).code == Exit.REFUSED
+
+
+def test_a_budget_is_extended_with_a_reason(ctl: Ctl) -> None:
+    operation_id, _ = _unknown(ctl, "doubt")
+    said = ctl(
+        *["operations", "extend", operation_id, "--max-run-ms", "9000000"],
+        *["--reason", "the provider was slow", "-o", "json"],
+    )
+    assert said.code == Exit.DONE, said.err
+    assert said.document["budget"]["max_run_ms"] == 9_000_000
+
+
+# --- status -----------------------------------------------------------------------------------
+
+
+def test_status_lists_what_needs_a_person_and_check_is_critical(ctl: Ctl) -> None:
+    _, effect_id = _unknown(ctl, "doubt")
+    said = ctl("status")
+    assert said.code == 0
+    assert f"effectctl effects show {effect_id}" in said.out
+    assert max(map(len, said.out.splitlines())) <= 80
+    check = ctl("status", "--check")
+    assert check.code == 2
+    assert "CRITICAL" in check.out
+    assert effect_id in ctl("status", "-o", "ids").out.split()
+    assert ctl("status", "-o", "json").document["state"] in {"ready", "degraded"}
+
+
+def test_doctor_shows_each_layer_and_the_disk(ctl: Ctl, daemon: Daemon) -> None:
+    said = ctl("doctor", "--dev", "--state-dir", str(daemon.state))
+    assert "version" in said.out
+    for expected in ("pid_namespace", "root", "disk of", "sync in"):
+        assert expected in said.out
+    parts = {one["part"] for one in ctl("doctor", "--dev", "-o", "json").document["items"]}
+    assert {"Daemon", "State disk", "Configuration"} <= parts
+
+
+# --- a crash ----------------------------------------------------------------------------------
+
+
+def test_after_a_crash_status_names_the_operation_and_resume_goes_on(
+    ctl: Ctl, daemon: Daemon
+) -> None:
+    (daemon.handlers / "crashed.toml").write_text(
+        f'manifest = 1\ncommand = ["{daemon.base}/bin/slow"]\ntimeout_ms = 2_000\n'
+        "grace_ms = 100\nread_only = true\n"
+    )
+    process = _child(daemon, "dispatch", "crashed", "--request-id", "crash-1")
+    listed = ["operations", "list", "--request-id", "crash-1", "--state", "running", "-o", "ids"]
+    operation_id = _until(ctl, *listed)
+    daemon.stop(signal.SIGKILL)
+    daemon.start()
+    out, err = process.communicate(timeout=30)
+    # The waiting client outlives the restart, and hears that nothing was applied.
+    assert process.returncode == Exit.TEMPORARY, err
+    assert out == ""
+    assert f"effectctl operations resume {operation_id}" in err
+    assert f"effectctl operations recovery {operation_id}" in ctl("status").out
+    resumed = ctl("operations", "resume", operation_id, "-o", "json")
+    assert resumed.code == Exit.TIMED_OUT
+    assert resumed.document["state"] == "failed"

@@ -1,0 +1,274 @@
+"""Rot: whatever is changed, cut, lost, doubled or swapped, no acknowledged frame goes silently."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from supervisor.journal.chain import Walker, segments_among
+from supervisor.journal.codec import SECTOR
+from supervisor.journal.errors import JournalCorrupt, JournalTooNew
+from tests.journal.driver import Driver
+from tests.journal.fakeos import FakeOs, contents_of
+
+ALIGNS = [0, 512]
+
+
+def small_journal(align: int, *, mark: bool, size: int = 2048) -> tuple[dict[str, bytes], Driver]:
+    """Three segments, of which each holds several batches."""
+    driver = Driver(FakeOs(), align=align, size=size)
+    while driver.writer.point.number < 3 or driver.writer.rest > size // 3:
+        driver.grow(0, 7)
+        driver.grow(60)
+    if mark:
+        driver.mark()
+    files = {n: c for n, c in contents_of(driver.os).items() if n.endswith(".jnl")}
+    assert len(files) >= 3
+    return files, driver
+
+
+class Reading:
+    """What a walk over these files gives: the payloads, and the verdict."""
+
+    def __init__(self, files: Mapping[str, bytes]) -> None:
+        self.payloads: list[bytes] = []
+        self.report = None
+        self.blemishes: list[str] = []
+        try:
+            walker = Walker(segments_among(files), files.__getitem__, self._emit)
+            walked = walker.run()
+            self.blemishes = walked.tip.blemishes
+            self.verdict = "torn-tail" if walked.tail.torn else "clean"
+            if walked.tip.blemishes:
+                self.verdict = "blemished"
+        except JournalCorrupt as error:
+            self.verdict, self.report = "refused", error.report
+        except JournalTooNew:
+            self.verdict = "too new"
+
+    def _emit(self, _name, _offset, line) -> None:
+        if line.payload.startswith(b"["):
+            self.payloads.append(line.payload)
+
+
+def check(files: Mapping[str, bytes], appended: list[bytes], what: object) -> str:
+    reading = Reading(files)
+    assert reading.payloads == appended[: len(reading.payloads)], f"altered content: {what}"
+    if reading.verdict != "refused":
+        lost = len(appended) - len(reading.payloads)
+        assert lost == 0, f"{lost} acknowledged frames lost without a word: {what}"
+    else:
+        assert reading.report is not None
+        assert reading.report.why
+        assert reading.report.first >= 1
+    return reading.verdict
+
+
+def changed(files: Mapping[str, bytes], name: str, at: int, new: bytes) -> dict[str, bytes]:
+    content = files[name]
+    return {**files, name: content[:at] + new + content[at + len(new) :]}
+
+
+@pytest.mark.guarantee("J2", "J5")
+@pytest.mark.parametrize(
+    ("align", "mark", "size"),
+    [
+        pytest.param(512, False, 1024, id="small"),
+        pytest.param(512, True, 2048, id="512-attested", marks=pytest.mark.long),
+        pytest.param(512, False, 2048, id="512-unattested", marks=pytest.mark.long),
+        pytest.param(0, True, 1024, id="0-attested", marks=pytest.mark.long),
+        pytest.param(0, False, 1024, id="0-unattested", marks=pytest.mark.long),
+    ],
+)
+def test_every_single_flipped_bit_is_refused_or_harmless(align, mark, size):
+    files, driver = small_journal(align, mark=mark, size=size)
+    counts: collections.Counter[str] = collections.Counter()
+    for name, content in files.items():
+        for at in range(len(content)):
+            for bit in range(8):
+                flipped = changed(files, name, at, bytes([content[at] ^ 1 << bit]))
+                counts[check(flipped, driver.appended, (name, at, bit))] += 1
+    print(dict(counts))
+    assert counts.total() == 8 * sum(map(len, files.values()))
+    assert counts["refused"] > counts.total() // 3
+    assert counts["too new"] == 0
+
+
+@pytest.mark.guarantee("J2", "J5")
+@pytest.mark.long
+@pytest.mark.parametrize("align", ALIGNS)
+def test_every_byte_replaced_is_refused_or_harmless(align):
+    files, driver = small_journal(align, mark=True)
+    for name, content in files.items():
+        for at in range(len(content)):
+            for new in {0, 0x0A, 0xFF, (content[at] + 1) % 256} - {content[at]}:
+                check(changed(files, name, at, bytes([new])), driver.appended, (name, at, new))
+
+
+def blocks(files: Mapping[str, bytes], size: int) -> Iterator[tuple[str, int, bytes, str]]:
+    contents = list(files.values())
+    for number, (name, content) in enumerate(files.items()):
+        for at in range(0, len(content), size):
+            yield name, at, bytes(size), "zeros"
+            yield name, at, b"\n" * size, "filler"
+            yield name, at, contents[number - 1][at : at + size], "another segment's"
+            yield name, at, content[at - size : at] if at else content[size : 2 * size], "neighbour"
+
+
+@pytest.mark.guarantee("J2", "J5")
+@pytest.mark.parametrize("size", [SECTOR, 1024])
+@pytest.mark.parametrize("align", ALIGNS)
+def test_every_lost_or_misdirected_block_is_refused_or_harmless(align, size):
+    """But for the one residue: filler over the whole of the last batch, which was a mark.
+
+    What shares that block is lost with it. Aligned batches share no sector.
+    """
+    files, driver = small_journal(align, mark=True)
+    *_, last = files
+    mark_at = files[last].rindex(b"{")
+    refused = residue = 0
+    for name, at, new, what in blocks(files, size):
+        broken = changed(files, name, at, new)
+        if (name, what) == (last, "filler") and at <= mark_at < at + size:
+            reading = Reading(broken)
+            residue += len(driver.appended) - len(reading.payloads)
+            assert reading.verdict in ("torn-tail", "clean")
+        else:
+            refused += check(broken, driver.appended, (name, at, what)) == "refused"
+    assert refused > 15
+    assert residue == 0 or size > align
+
+
+@pytest.mark.guarantee("J2", "J5")
+@pytest.mark.parametrize("align", ALIGNS)
+def test_a_segment_cut_short_anywhere_is_refused_unless_only_dead_bytes_are_gone(align):
+    files, driver = small_journal(align, mark=True)
+    *sealed, active = files
+    for name in files:
+        end = len(files[name].rstrip(b"\n")) + 1
+        for length in range(len(files[name])):
+            verdict = check({**files, name: files[name][:length]}, driver.appended, (name, length))
+            if name in sealed:
+                assert (verdict == "refused") == (length < end - 3), (name, length, verdict)
+            else:
+                assert verdict == "refused", (active, length, verdict)
+
+
+@pytest.mark.guarantee("J2", "J5")
+def test_a_missing_doubled_swapped_or_renamed_segment_is_refused():
+    files, driver = small_journal(512, mark=True)
+    one, two, three = files
+    cases = {
+        "the first is missing": {two: files[two], three: files[three]},
+        "one in the middle is missing": {one: files[one], three: files[three]},
+        "doubled under another position": {**files, "00000002-000000000099.jnl": files[two]},
+        "swapped": {**files, one: files[two], two: files[one]},
+        "the last repeats the one before": {**files, three: files[two]},
+        "renamed to a number that is not its own": {
+            one: files[one],
+            two: files[two],
+            "00000003-000000000777.jnl": files[three],
+        },
+        "a foreign name": {**files, "backup.jnl": files[two]},
+        "empty": {**files, three: b""},
+        "one more without a header": {**files, "00000004-000000000099.jnl": b"\n" * 2048},
+    }
+    for what, broken in cases.items():
+        assert check(broken, driver.appended, what) == "refused", what
+
+
+@pytest.mark.guarantee("J5")
+def test_a_report_names_file_offset_positions_and_what_is_after():
+    files, driver = small_journal(512, mark=True)
+    name = list(files)[1]
+    at = files[name].index(b'"x":"', 700)
+    report = Reading(changed(files, name, at, b"?")).report
+    assert report is not None
+    line = files[name].rindex(b"\n", 0, at) + 1
+    assert (report.file, report.offset) == (name, line)
+    assert report.first <= report.last <= driver.writer.point.position
+    assert "intact behind it" in report.after
+    assert "1 later segments" in report.after
+    assert name in report.describe()
+
+
+@pytest.mark.guarantee("J2")
+@pytest.mark.parametrize("align", ALIGNS)
+def test_a_torn_batch_and_a_flip_in_what_was_acknowledged_never_lose_it_silently(align):
+    """Two faults at once: every sector subset of the last batch, and one changed byte."""
+    driver = Driver(FakeOs(), align=align, size=4096)
+    for _ in range(3):
+        driver.grow(50, 90)
+    name = driver.writer.point.name
+    before, acknowledged = contents_of(driver.os)[name], list(driver.appended)
+    driver.grow(350, 420, 30)
+    whole = contents_of(driver.os)[name]
+    sectors = [a for a in range(0, 4096, SECTOR) if before[a : a + SECTOR] != whole[a : a + SECTOR]]
+    end = len(before.rstrip(b"\n"))
+    assert len(sectors) >= 2
+    for mask in range(1 << len(sectors)):
+        torn = before
+        for number, at in enumerate(sectors):
+            if mask >> number & 1:
+                torn = torn[:at] + whole[at : at + SECTOR] + torn[at + SECTOR :]
+        for at in range(0, end, 3):
+            flipped = torn[:at] + bytes([torn[at] ^ 0x10]) + torn[at + 1 :]
+            reading = Reading({name: flipped})
+            if reading.verdict != "refused":
+                assert reading.payloads[: len(acknowledged)] == acknowledged, (mask, at)
+
+
+def all_tears(align: int) -> Iterator[tuple[str, bytes]]:
+    """Each subset of a large batch's sectors, and the batch stopped after each byte."""
+    driver = Driver(FakeOs(), align=align, size=16384)
+    driver.grow(50, 90)
+    name = driver.writer.point.name
+    before = contents_of(driver.os)[name]
+    driver.grow(*(37 * i for i in range(1, 14)))
+    whole = contents_of(driver.os)[name]
+    sectors = [
+        a for a in range(0, len(whole), SECTOR) if before[a : a + SECTOR] != whole[a : a + SECTOR]
+    ]
+    assert len(sectors) >= 9
+    for mask in range(1 << len(sectors)):
+        torn = bytearray(before)
+        for number, at in enumerate(sectors):
+            if mask >> number & 1:
+                torn[at : at + SECTOR] = whole[at : at + SECTOR]
+        yield name, bytes(torn)
+    for at in range(sectors[0], len(whole.rstrip(b"\n")) + 2):
+        yield name, whole[:at] + before[at:]
+
+
+@pytest.mark.guarantee("J2")
+@pytest.mark.parametrize("align", ALIGNS)
+def test_no_tear_of_a_large_batch_is_taken_for_rot(align):
+    count = 0
+    for name, torn in all_tears(align):
+        reading = Reading({name: torn})
+        assert reading.verdict != "refused", (count, reading.report)
+        assert len(reading.payloads) >= 2
+        count += 1
+    print(f"{count} tears")
+    assert count > 4000
+
+
+@pytest.mark.guarantee("J2")
+def test_a_payload_that_quotes_a_frame_cannot_make_a_tear_look_like_rot():
+    """What a client sends may look like a frame that attests the far future."""
+    from supervisor.journal.codec import encode
+
+    quoted, _ = encode(9000, 8999, "0" * 64, b"[]")
+    driver = Driver(FakeOs(), size=4096)
+    driver.grow(10)
+    name = driver.writer.point.name
+    before = contents_of(driver.os)[name]
+    text = quoted.strip().replace(b"\t", b"")
+    driver.append([b'["' + b"y" * 600 + text + b'"]'])
+    whole = contents_of(driver.os)[name]
+    at = next(a for a in range(0, 4096, SECTOR) if before[a : a + SECTOR] != whole[a : a + SECTOR])
+    torn = before[: at + SECTOR] + whole[at + SECTOR :]
+    assert text in torn
+    assert Reading({name: torn}).verdict == "torn-tail"

@@ -1,0 +1,107 @@
+"""Every state that a power cut may leave, after every system call, is opened again."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.journal.driver import Driver, Enumerator
+from tests.journal.fakeos import FakeOs
+
+STEPS: dict[str, Callable[[Driver], None]] = {
+    "one": lambda d: d.grow(20),
+    "batch over sectors": lambda d: d.grow(300, 130, 10),
+    "nearly all of a segment": lambda d: d.grow(600, 180, 330),
+    "mark": Driver.mark,
+    "spare": Driver.spare,
+    "reopen": Driver.open,
+}
+
+
+def workload(steps: tuple[str, ...], enumerator: Enumerator) -> None:
+    """Run the steps; crash in the last one only, since shorter workloads crash in the others."""
+    driver = Driver(FakeOs(), align=enumerator.align, size=enumerator.size)
+    for step in steps[:-1]:
+        STEPS[step](driver)
+    enumerator.watch(driver)
+    STEPS[steps[-1]](driver)
+
+
+def every_workload(length: int, *, limit: int, align: int) -> Enumerator:
+    enumerator = Enumerator(7, limit=limit, align=align)
+    for count in range(1, length + 1):
+        for steps in itertools.product(STEPS, repeat=count):
+            workload(steps, enumerator)
+    return enumerator
+
+
+@pytest.mark.guarantee("J1", "J2")
+@pytest.mark.parametrize(("align", "floor"), [(512, 800), (0, 1000), (4096, 800)])
+def test_no_power_cut_loses_an_acknowledged_frame_or_is_refused(align, floor):
+    started = time.monotonic()
+    found = every_workload(3, limit=256, align=align)
+    took = time.monotonic() - started
+    print(f"align {align}: {found.states} states, {found.nested} nested, {took:.1f} s")
+    assert found.states >= floor
+    assert found.nested >= floor // 8
+    assert found.verdicts["torn-tail"] > 100
+    assert found.verdicts["clean"] > 100
+
+
+@pytest.mark.long
+@pytest.mark.guarantee("J1", "J2")
+@pytest.mark.timeout(3600)
+def test_no_power_cut_loses_an_acknowledged_frame_in_any_workload_of_four_steps():
+    found = every_workload(4, limit=256, align=512)
+    print(f"{found.states} states, {found.nested} nested, verdicts {found.verdicts}")
+    assert found.states >= 6_000
+
+
+def random_workload(seed: int, enumerator: Enumerator) -> None:
+    rng = random.Random(seed)
+    driver = Driver(FakeOs(), align=enumerator.align, size=enumerator.size)
+    enumerator.watch(driver)
+    for _ in range(8):
+        step = rng.choice(["grow", "grow", "grow", "mark", "spare", "open"])
+        sizes = [rng.choice([0, 20, rng.randrange(1500)]) for _ in range(rng.randrange(1, 5))]
+        driver.grow(*sizes) if step == "grow" else getattr(driver, step)()
+
+
+@pytest.mark.guarantee("J1", "J2")
+def test_no_power_cut_loses_an_acknowledged_frame_in_random_workloads():
+    enumerator = Enumerator(11, limit=120, again_every=24, size=8192)
+    for seed in range(20):
+        random_workload(seed, enumerator)
+    print(f"{enumerator.states} states, {enumerator.nested} nested, {enumerator.killed} kills")
+    assert enumerator.states >= 1_800
+    assert enumerator.killed >= 500
+
+
+@pytest.mark.long
+@pytest.mark.guarantee("J1", "J2")
+@pytest.mark.timeout(3600)
+def test_no_power_cut_loses_an_acknowledged_frame_in_many_random_workloads():
+    total = 0
+    for align in (512, 0, 4096):
+        enumerator = Enumerator(align, limit=64, size=8192)
+        for seed in range(1000):
+            random_workload(seed, enumerator)
+        total += enumerator.states
+    print(f"{total} states")
+    assert total >= 300_000
+
+
+@pytest.mark.guarantee("J1")
+def test_a_first_start_may_be_cut_anywhere():
+    enumerator = Enumerator(3, limit=300)
+    os_ = FakeOs()
+    driver = Driver.__new__(Driver)
+    driver.os, driver.align, driver.size, driver.number = os_, 512, 2048, 0
+    driver.appended, driver.promised = [], 0
+    enumerator.watch(driver)
+    driver.open()
+    assert enumerator.states >= 20

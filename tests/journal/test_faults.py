@@ -1,0 +1,193 @@
+"""Every system call fails once, in a loop: nothing acknowledged is lost, nothing is retried."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable
+
+import pytest
+
+from supervisor.journal.errors import JournalError, JournalIOError
+from tests.journal.driver import SIZE, Driver, holds, recovered
+from tests.journal.fakeos import FakeOs, contents_of
+
+ERRORS = [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS]
+SHORT: dict[str, Callable[[int], int]] = {
+    "short by one": lambda n: n - 1,
+    "one byte": lambda n: 1,
+    "nothing": lambda n: 0,
+}
+
+
+class FaultyOs(FakeOs):
+    """Fails at call number `at`, and from then on when `always`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+        self.at, self.always = -1, False
+        self.kind: int | str = errno.EIO
+        self.fired: list[str] = []
+        self.rng = random.Random(1)
+        self.before = self._count
+
+    def arm(self, at: int, kind: int | str, *, always: bool) -> None:
+        self.calls, self.at, self.kind, self.always = [], at, kind, always
+
+    def _due(self) -> bool:
+        number = len(self.calls) - 1
+        return self.at >= 0 and (number == self.at or (self.always and number > self.at))
+
+    def _count(self, call: str) -> None:
+        self.calls.append(call)
+        if self._due() and call not in ("fdatasync", "fsync") and isinstance(self.kind, int):
+            self.fired.append(call)
+            raise OSError(self.kind, os.strerror(self.kind))
+
+    def pwrite(self, fd: int, data: bytes, offset: int) -> int:
+        self._count("pwrite")
+        if self._due() and isinstance(self.kind, str):
+            self.fired.append("pwrite")
+            count = SHORT[self.kind](len(data))
+            self.put(fd, data[:count], offset) if count else None
+            return count
+        self.put(fd, data, offset)
+        return len(data)
+
+    def fdatasync(self, fd: int) -> None:
+        self._failing_sync("fdatasync", fd)
+
+    def fsync(self, fd: int) -> None:
+        self._failing_sync("fsync", fd)
+
+    def _failing_sync(self, call: str, fd: int) -> None:
+        self._count(call)
+        if not self._due() or isinstance(self.kind, str):
+            return self._sync_now(fd)
+        self.fired.append(call)
+        if fd:
+            self.lose(fd, self.rng)
+        raise OSError(self.kind, os.strerror(self.kind))
+
+    def _sync_now(self, fd: int) -> None:
+        if fd:
+            self._sync(self._inode(fd))
+        else:
+            self.durable_names, self.moves = dict(self.names), []
+
+
+def work(driver: Driver) -> None:
+    driver.grow(30)
+    driver.grow(300, 20)
+    driver.spare()
+    driver.grow(600, 150)
+    driver.mark()
+    driver.grow(500)
+
+
+def run_until_fault(at: int, kind: int | str, *, always: bool, sticky: bool) -> FaultyOs | None:
+    """The disk after the fault was met by the restart that follows; None when none fired."""
+    os_ = FaultyOs()
+    driver = Driver(os_)
+    os_.sticky = sticky
+    os_.arm(at, kind, always=always)
+    try:
+        work(driver)
+    except OSError:
+        assert os_.fired
+    if not os_.fired:
+        return None
+    restart(os_, driver)
+    return os_
+
+
+def restart(os_: FaultyOs, driver: Driver) -> None:
+    """The fault is over. The same kernel, a new process; then more work and a power cut."""
+    after = recovered(os_.killed())
+    holds(after, driver.appended, driver.promised)
+    after.grow(40)
+    after.grow(5, 5)
+    for image in after.os.power_cuts(random.Random(2), 4):
+        holds(recovered(image), after.appended, after.promised)
+    for image in os_.power_cuts(random.Random(3), 4):
+        holds(recovered(image), driver.appended, driver.promised)
+
+
+@pytest.mark.guarantee("J1", "J3")
+@pytest.mark.parametrize("sticky", [False, True], ids=["cache dropped", "cache kept"])
+@pytest.mark.parametrize("kind", [*ERRORS, *SHORT])
+def test_a_fault_at_any_call_loses_nothing_acknowledged(kind, sticky):
+    fired: list[str] = []
+    for always in (False, True):
+        at = 0
+        while (os_ := run_until_fault(at, kind, always=always, sticky=sticky)) is not None:
+            fired.append(os_.fired[0])
+            at += 1
+        assert isinstance(kind, str) or at >= 20
+    expected = {"pwrite"} if isinstance(kind, str) else {"pwrite", "fdatasync", "fsync", "rename"}
+    assert expected <= set(fired)
+
+
+@pytest.mark.guarantee("J3")
+@pytest.mark.parametrize("call", ["pwrite", "fdatasync"])
+def test_a_failed_commit_makes_no_further_call(call):
+    os_ = FaultyOs()
+    driver = Driver(os_)
+    os_.arm({"pwrite": 0, "fdatasync": 1}[call], errno.EIO, always=False)
+    with pytest.raises(OSError, match="Input/output"):
+        driver.grow(10)
+    assert os_.calls[-1] == call
+    assert os_.fired == [call]
+
+
+@pytest.mark.guarantee("J2", "J3")
+@pytest.mark.parametrize("torn", [False, True], ids=["clean", "torn"])
+def test_a_failed_call_while_opening_changes_no_segment_and_the_next_start_succeeds(torn):
+    os_ = FaultyOs()
+    driver = Driver(os_)
+    work(driver)
+    if torn:
+        fd = os_.open(0, driver.writer.point.name)
+        os_.put(fd, b"\t" * 300, len(os_.read_disk(0, driver.writer.point.name)) - SIZE // 4)
+    at, failed = 0, 0
+    while True:
+        os_.arm(at, errno.EIO, always=False)
+        os_.fired = []
+        before = {n: c for n, c in contents_of(os_).items() if n.endswith(".jnl")}
+        again = Driver.__new__(Driver)
+        again.os, again.align, again.size, again.number = os_, 512, SIZE, 0
+        try:
+            again.open()
+        except JournalError as error:
+            assert isinstance(error, JournalIOError), error
+            assert error.errno == errno.EIO
+            failed += 1
+        if not os_.fired:
+            break
+        after = contents_of(os_)
+        assert {n: after[n] for n in before} == before
+        at += 1
+    holds(again, driver.appended, driver.promised)
+    assert failed >= 5
+
+
+@pytest.mark.guarantee("J8")
+def test_a_spare_that_cannot_be_made_leaves_nothing_behind():
+    at = 0
+    while True:
+        os_ = FaultyOs()
+        driver = Driver(os_)
+        names = set(os_.names)
+        os_.arm(at, errno.ENOSPC, always=False)
+        try:
+            driver.spare()
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+        if not os_.fired:
+            break
+        assert {name for name in os_.names if not name.endswith(".spare")} == names
+        driver.grow(5)
+        at += 1
+    assert at >= 5

@@ -1,0 +1,62 @@
+"""Fixtures of the sandbox's tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def open_folder() -> Iterator[Path]:
+    """A directory that the handlers' uid can reach (pytest's own are closed to others)."""
+    folder = Path(tempfile.mkdtemp(prefix="effectd-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def adversary(open_folder: Path) -> str:
+    """The compiled adversary, see adversary.c."""
+    program = open_folder / "adversary"
+    source = Path(__file__).with_name("adversary.c")
+    subprocess.run(["cc", "-O1", "-Wall", "-o", program, source], check=True)
+    return str(program)
+
+
+@pytest.fixture
+def heartbeat(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A page that adversaries beat in, inside a directory of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="beat-", dir=open_folder))
+    folder.chmod(0o755)
+    page = folder / "page"
+    page.write_bytes(bytes(4096))
+    page.chmod(0o666)
+    yield page
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def cgroup_root() -> Iterator[Path]:
+    """A delegated cgroup v2 directory of our own."""
+    for mount in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")):
+        if (mount / "cgroup.procs").exists():
+            break
+    else:
+        pytest.skip("no cgroup v2 hierarchy is mounted")
+    root = mount / f"effectd-test-{os.getpid()}"
+    try:
+        root.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup may be made here: {error}")
+    yield root
+    for folder in sorted(root.rglob("*/"), reverse=True):
+        if folder.is_dir():
+            folder.rmdir()
+    root.rmdir()

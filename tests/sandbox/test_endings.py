@@ -1,0 +1,113 @@
+"""However an attempt ends, nothing that it started is alive afterwards."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import trio
+
+from sandbox import group
+from sandbox.client import Launcher, Sandbox
+from sandbox.spec import DEFAULT_ENVIRONMENT, Command, Ended, Spec, Started
+from tests.sandbox.support import kill_tagged, launched, new_tag, read_line, tagged
+
+MODES = (
+    *("tree", "setsid", "daemon", "comet", "comet_setsid", "storm", "stopped", "deaf"),
+    *("subreaper", "holder", "disarmed", "killall", "signal_init"),
+)
+GRACE_MS = 60
+AFTER_GRACE_S = 0.2
+
+
+async def start(
+    launcher: Launcher, adversary: str, mode: str, stay_ms: int, tag: str, beat: Path
+) -> Sandbox:
+    sandbox = await launcher.prepare(Spec(closure=(adversary,), write=(str(beat.parent),)))
+    argv = (adversary, mode, str(stay_ms), tag, str(beat))
+    assert isinstance(await sandbox.dispatch(Command(argv, DEFAULT_ENVIRONMENT)), Started)
+    assert await read_line(sandbox.stdout) == b"ready\n"
+    assert tagged(tag)
+    return sandbox
+
+
+def assert_dead(tag: str, beat: Path) -> None:
+    """At this very moment, and still a little later."""
+    left = tagged(tag)
+    before = beat.read_bytes()
+    kill_tagged(tag)
+    assert not left
+    time.sleep(0.02)
+    assert beat.read_bytes() == before
+
+
+@pytest.mark.guarantee("S1")
+@pytest.mark.parametrize("mode", MODES)
+async def test_nothing_lives_when_the_leader_has_exited(
+    adversary: str, heartbeat: Path, mode: str
+) -> None:
+    async with launched() as launcher:
+        for _ in range(3):
+            tag = new_tag()
+            sandbox = await start(launcher, adversary, mode, 20, tag, heartbeat)
+            with trio.fail_after(5):
+                end = await sandbox.leader_exited()
+            assert_dead(tag, heartbeat)
+            assert isinstance(end, Ended)
+            assert (end.how, end.status, end.proof) == ("exited", 7, "record")
+            assert end.killed > 0
+            await sandbox.aclose()
+
+
+@pytest.mark.guarantee("S1", "S3")
+@pytest.mark.parametrize("mode", MODES)
+async def test_timeout_ends_everything_within_the_grace_and_200_ms(
+    adversary: str, heartbeat: Path, mode: str
+) -> None:
+    took = []
+    async with launched() as launcher:
+        for _ in range(3):
+            tag = new_tag()
+            sandbox = await start(launcher, adversary, mode, 30_000, tag, heartbeat)
+            began = time.monotonic()
+            end = await group.end(sandbox, grace_ms=GRACE_MS, ask=True)
+            took.append(time.monotonic() - began)
+            assert_dead(tag, heartbeat)
+            assert isinstance(end, Ended)
+            assert end.how == "signaled"
+            await sandbox.aclose()
+    # The best of three: other work on the machine is not what this is about.
+    assert min(took) < GRACE_MS / 1000 + AFTER_GRACE_S
+
+
+@pytest.mark.guarantee("S1")
+@pytest.mark.parametrize("mode", ["comet_setsid", "deaf", "holder"])
+async def test_cancelling_whoever_waits_does_not_interrupt_the_end(
+    adversary: str, heartbeat: Path, mode: str
+) -> None:
+    async with launched() as launcher:
+        tag = new_tag()
+        sandbox = await start(launcher, adversary, mode, 30_000, tag, heartbeat)
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            try:
+                await sandbox.leader_exited()
+            finally:
+                end = await group.end(sandbox, grace_ms=GRACE_MS, ask=True)
+        assert_dead(tag, heartbeat)
+        assert isinstance(end, Ended)
+        await sandbox.aclose()
+
+
+@pytest.mark.guarantee("S1")
+@pytest.mark.parametrize("mode", MODES)
+async def test_killing_from_outside_leaves_nothing(
+    adversary: str, heartbeat: Path, mode: str
+) -> None:
+    async with launched() as launcher:
+        tag = new_tag()
+        sandbox = await start(launcher, adversary, mode, 30_000, tag, heartbeat)
+        assert await sandbox.kill() == "pidfd"
+        assert_dead(tag, heartbeat)
+        await sandbox.aclose()
