@@ -48,11 +48,12 @@ def hidden_places(config: Config) -> tuple[Place, ...]:
 
 def relation(one: Path, other: Path) -> str | None:
     """How two absolute paths overlap (`is`, `contains`, `lies in`), or None."""
-    if one == other:
+    first, second = str(one), str(other)
+    if first == second:
         return "is"
-    if other.is_relative_to(one):
+    if second.startswith(first.rstrip("/") + "/"):
         return "contains"
-    if one.is_relative_to(other):
+    if first.startswith(second.rstrip("/") + "/"):
         return "lies in"
     return None
 

@@ -14,11 +14,12 @@ import attrs
 
 from demo.blocks import overdue, unanswered, unrecorded, unstarted
 from demo.failure import DemoFailed
-from demo.processes import Processes, end_descendants
+from demo.processes import Processes, end, end_descendants, running_from
 from demo.screen import Screen
 from demo.stage import Stage, new_root, set_up
 from demo.tally import Measured, Tally
 
+INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BLOCKS = (("A", unrecorded), ("B", unstarted), ("C", unanswered), ("D", overdue))
 
 
@@ -30,20 +31,22 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="leave effectd and the providers on")
     parser.add_argument("--step", action="store_true", help="wait for Enter before each fault")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.step and not sys.stdin.isatty():
+        parser.error("--step waits for Enter, and standard input is no terminal")
+    return given
 
 
 def main() -> int:
     given = arguments()
     screen = Screen()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in INTERRUPTIONS:
         signal.signal(number, _interrupted)
     try:
         return _run(given, screen)
     except DemoFailed as failed:
         screen.say("", screen.bad(f"The demo cannot go on: {failed}"))
-        if failed.look_at is not None:
-            screen.say(f"  Look at {failed.look_at}")
+        screen.say(*(f"  Look at {path}" for path in failed.look_at))
         return 2
     except KeyboardInterrupt:
         screen.say("", "Interrupted; everything that was started has been ended.")
@@ -69,6 +72,8 @@ def _run(given: argparse.Namespace, screen: Screen) -> int:
             kept = given.keep
         finally:
             if not kept:
+                for number in INTERRUPTIONS:  # what has begun to clean up is not stopped half way
+                    signal.signal(number, signal.SIG_IGN)
                 processes.end_all()
                 end_descendants()
     return _conclude(screen, given, measured, stage, int((time.monotonic() - begun) * 1000))
@@ -81,9 +86,13 @@ def _block(
         screen.say("")
         input("  Enter goes on ")
     screen.say("", screen.strong(f"{letter}  {block.HEADLINE}"))
+    screen.say(f"  {screen.quiet(block.WHY)}")
+    begun = time.monotonic()
     measured: Measured = block.measure(stage, screen)
-    screen.say(*(f"   {line}" for line in measured.lines))
-    return measured
+    screen.say(*(f"  {line}" for line in measured.lines))
+    # What the plain worker has left behind must not be counted twice.
+    end(running_from(stage.plain_tools))
+    return attrs.evolve(measured, took_ms=int((time.monotonic() - begun) * 1000))
 
 
 def _conclude(
@@ -98,8 +107,8 @@ def _conclude(
     screen.say(
         "",
         screen.strong(f"Totals, after {took_ms // 1000} s"),
-        f"   plain worker  {screen.judged(plain.text(), good=plain.clean)}",
-        f"   effectd       {screen.judged(effectd.text(), good=effectd.clean)}",
+        f"  plain worker  {screen.judged(plain.text(), good=plain.clean)}",
+        f"  effectd       {screen.judged(effectd.text(), good=effectd.clean)}",
     )
     if given.json is not None:
         _write_json(given.json, measured, plain, effectd, took_ms)
@@ -115,7 +124,7 @@ def _write_json(
         "ok": effectd.clean,
         "took_ms": took_ms,
         "totals": {"plain": attrs.asdict(plain), "effectd": attrs.asdict(effectd)},
-        "blocks": {block.name: block.figures for block in measured},
+        "blocks": {block.name: {**block.figures, "took_ms": block.took_ms} for block in measured},
     }
     path.write_text(json.dumps(document, indent=2) + "\n")
 

@@ -49,15 +49,15 @@ class Daemon:
         with self.client() as client:
             while not self._answers(client):
                 if self._process is None or self._process.poll() is not None:
-                    raise DemoFailed("effectd ended instead of becoming ready", look_at=self.log)
+                    raise DemoFailed("effectd ended instead of becoming ready", self.log)
                 if time.monotonic() > deadline:
-                    raise DemoFailed(f"effectd is not ready after {READY_S} s", look_at=self.log)
+                    raise DemoFailed(f"effectd is not ready after {READY_S} s", self.log)
                 time.sleep(0.02)
 
     def kill(self) -> list[psutil.Process]:
         """SIGKILL, as the kernel or an operator does it; what had descended from it by then."""
         if self._process is None:
-            raise DemoFailed("effectd is not running", look_at=self.log)
+            raise DemoFailed("effectd is not running", self.log)
         below = descendants(self._process.pid)
         kill_now(self._process)
         return below

@@ -6,8 +6,8 @@ from pathlib import Path
 
 
 class DemoFailed(Exception):
-    """The demo cannot go on. `look_at` is a file worth reading, if there is one."""
+    """The demo cannot go on. `look_at` names the files that tell more."""
 
-    def __init__(self, what: str, look_at: Path | None = None) -> None:
+    def __init__(self, what: str, *look_at: Path) -> None:
         super().__init__(what)
         self.look_at = look_at

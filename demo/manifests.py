@@ -45,7 +45,9 @@ def write_manifests(
     finder = json.dumps([python, str(tools / "find_ticket.py")])
     env = ", ".join(f"{name} = {json.dumps(value)}" for name, value in environment.items())
     for name, effect in EFFECTS.items():
-        artifacts = json.dumps([str(tools / file) for file in (*OWN_FILES.get(name, ()), f"{name}.py", *SHARED_FILES)])
+        artifacts = json.dumps(
+            [str(tools / file) for file in (*OWN_FILES.get(name, ()), f"{name}.py", *SHARED_FILES)]
+        )
         command = json.dumps([python, str(tools / f"{name}.py")])
         effects = Template(effect).substitute(finder=finder)
         (directory / f"{name}.toml").write_text(

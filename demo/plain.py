@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 
 import psutil
 
@@ -57,18 +56,19 @@ class PlainWorker:
         return below
 
     def next_word(self) -> tuple[str, int]:
-        """The next job's end as the worker reports it, and when (nanoseconds since boot)."""
+        """How the next job ended, as the worker says, and when (nanoseconds since boot)."""
         line = read_line(self._running().stdout, "the plain worker", self._log)
-        return line.split()[1], time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        _, word, at_ns = line.split()
+        return word, int(at_ns)
 
     def wait_until_empty(self) -> None:
         """Return when the worker has run every job and ended."""
         try:
             status = self._running().wait(DONE_S)
         except subprocess.TimeoutExpired:
-            raise DemoFailed("the plain worker is not done", look_at=self._log) from None
+            raise DemoFailed("the plain worker is not done", self._log) from None
         if status != 0:
-            raise DemoFailed(f"the plain worker exited with {status}", look_at=self._log)
+            raise DemoFailed(f"the plain worker exited with {status}", self._log)
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:

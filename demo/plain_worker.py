@@ -9,6 +9,7 @@ started, a timeout kills, and the job's number goes along as the key for provide
 import sqlite3
 import subprocess
 import sys
+import time
 
 JOBS = (
     "CREATE TABLE IF NOT EXISTS jobs (id INTEGER PRIMARY KEY, tool, input, state DEFAULT 'queued')"
@@ -46,7 +47,7 @@ def work(queue: str, timeout_ms: str, *program: str) -> None:
         db.execute("UPDATE jobs SET state = 'running' WHERE id = ?", found[:1])
         state = run([*program], int(timeout_ms), *found)
         db.execute("UPDATE jobs SET state = ? WHERE id = ?", (state, found[0]))
-        print(found[0], state, flush=True)
+        print(found[0], state, time.clock_gettime_ns(time.CLOCK_BOOTTIME), flush=True)
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ def read_line(stream: IO[str] | None, what: str, log: Path) -> str:
     """The next line of a process's output. It has ended when there is none."""
     line = stream.readline() if stream is not None else ""
     if not line:
-        raise DemoFailed(f"{what} ended without a word", look_at=log)
+        raise DemoFailed(f"{what} ended without a word", log)
     return line
 
 

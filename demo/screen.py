@@ -48,6 +48,11 @@ class Screen:
         return line.encode("ascii", "backslashreplace").decode("ascii")
 
 
+def result(screen: Screen, who: str, outcome: str, how: str, *, good: bool) -> str:
+    """One side's line: who, what came of it, and how."""
+    return row((who, 12), (screen.judged(outcome, good=good), 11), (how, 0))
+
+
 def row(*cells: tuple[str, int]) -> str:
     """Cells padded to their widths, two spaces apart; what colours a cell takes no room."""
     padded = (text + " " * max(0, width - width_of(text)) for text, width in cells)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,14 +41,19 @@ class Stage:
 
 @contextmanager
 def new_root(*, keep: bool) -> Iterator[Path]:
-    """A new directory that every user may enter; it stays after a failure, for its logs."""
+    """A new directory that every user may enter. It stays after a failure, for its logs."""
     root = _make_root()
     try:
         yield root
     except DemoFailed:
         raise
+    except Exception as error:
+        log = root / "demo.log"
+        log.write_text(traceback.format_exc())
+        logs = root / "effectd.log", log
+        raise DemoFailed(f"{type(error).__name__}: {error}", *logs) from error
     except BaseException:
-        shutil.rmtree(root, ignore_errors=True)
+        shutil.rmtree(root)
         raise
     if not keep:
         shutil.rmtree(root)

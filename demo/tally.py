@@ -49,3 +49,4 @@ class Measured:
     effectd: Tally
     figures: dict[str, object]
     """The same as values, for `--json`."""
+    took_ms: int = 0

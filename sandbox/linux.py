@@ -8,6 +8,7 @@ which `clone3` needs: its child goes on in the same interpreter.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 from ctypes import addressof, byref, c_char_p, c_int, c_long, c_uint32, c_uint64, c_ulong, sizeof
 
@@ -182,7 +183,9 @@ def drop_bounding_set() -> None:
     """After this no exec can gain a capability. Needs CAP_SETPCAP, so before the others go."""
     for capability in range(64):
         if _prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) < 0:
-            return  # EINVAL: past the last one that this kernel knows
+            if ctypes.get_errno() == errno.EINVAL:
+                return  # past the last one that this kernel knows
+            _checked(-1)
 
 
 def default_signals(numbers: tuple[int, ...]) -> None:

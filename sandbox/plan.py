@@ -77,7 +77,7 @@ def bare(spec: Spec) -> bytes:
     unless the handler is trusted at level ``none`` (where sudo is meant to work)."""
     steps = [step("limits", "oom_score", "500"), *limit_steps(spec)]
     if spec.level == "strict":
-        steps += [step("capabilities", "drop_capabilities")]
+        steps += [step("capabilities", "limit_capabilities")]
         steps += [step("no_new_privs", "no_new_privs")]
     return wire.pack_list(steps)
 

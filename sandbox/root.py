@@ -164,6 +164,7 @@ STEPS: dict[bytes, Callable[..., None]] = {
     b"hostname": linux.set_hostname,
     b"limit": limit,
     b"drop_capabilities": drop_capabilities,
+    b"limit_capabilities": linux.limit_capabilities,
     b"no_new_privs": no_new_privs,
 }
 """Every step that a plan may name."""

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 from config.dump import dump
 from config.load import load_config, load_handlers
@@ -13,6 +14,7 @@ from config.problems import ConfigError
 from supervisor.version import VERSION
 
 EXIT_FAILED = 1
+_Group = BaseExceptionGroup[BaseException]
 
 _EPILOG = """\
 Without --config the file is /etc/effectd/effectd.toml, where there is one. With --dev no
@@ -27,7 +29,7 @@ signals:     SIGTERM and SIGINT stop it after running handlers ended (drain_ms; 
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="effectd",
-        description="Supervises tool handlers: no crash repeats an effect, loses one, or leaves a process.",
+        description="Supervises tool handlers, so that no crash repeats or loses an effect.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -80,20 +82,19 @@ def _run(config: object) -> int:
         return run(config)
     except known as error:
         return _failed(_text(error))
-    except BaseExceptionGroup as group:
+    except BaseExceptionGroup as caught:
+        group: _Group = caught
         # trio wraps what ends a nursery; only what is known to be the surroundings' fault
         # is said in a line, the rest is ours and keeps its traceback.
         matched, rest = group.split(known)
         if rest is not None or matched is None:
             raise
-        return _failed(_text(_first(matched)))
+        return _failed(_text(_first(cast("_Group", matched))))
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def _first(group: _Group) -> BaseException:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
 
 
 def _text(error: BaseException) -> str:

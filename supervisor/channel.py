@@ -7,9 +7,10 @@ names what was wrong; the attempt goes on, and the fault is kept with its output
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import attrs
+import orjson
 
 from supervisor.core.errors import Refusal
 from supervisor.core.record import Result
@@ -97,29 +98,39 @@ class Channel:
 
 def parse(line: bytes, result_max_bytes: int) -> Message:
     try:
-        said = json.loads(line, parse_constant=_no_constant)
-    except (ValueError, RecursionError):
-        return Fault(f"not JSON: {line[:200]!r}")
-    if not isinstance(said, dict):
+        value = json.loads(line, parse_constant=_no_constant)
+        orjson.dumps(value)  # what the journal's encoder does not take is no message
+    except (ValueError, TypeError, RecursionError):
+        return Fault(f"not JSON that can be kept: {line[:200]!r}")
+    if not isinstance(value, dict):
         return Fault(f"not an object: {line[:200]!r}")
-    match said:
-        case {"type": "announce", "effect": str(name), **rest}:
-            return _announce(name, rest.get("request"))
-        case {"type": "confirm", "ordinal": int(ordinal), "outcome": "applied", **rest} if (
-            ordinal is not True
-        ):
-            return Confirm(ordinal, True, _result(rest, "result", line, result_max_bytes), "")
-        case {"type": "confirm", "ordinal": int(ordinal), "outcome": "not_applied", **rest} if (
-            ordinal is not True
-        ):
-            return Confirm(ordinal, False, None, str(rest.get("reason", ""))[:1_000])
-        case {"type": "progress", **rest}:
-            return _progress(rest)
-        case {"type": "result", "value": _}:
-            given = _result(said, "value", line, result_max_bytes)
-            return ResultGiven(given or Result())
+    said = cast("dict[str, Any]", value)
+    found = _message(said, line, result_max_bytes)
+    return found if found is not None else Fault(f"not a message of protocol 1: {line[:200]!r}")
+
+
+def _message(said: dict[str, Any], line: bytes, result_max_bytes: int) -> Message | None:
+    match said.get("type"):
+        case "announce":
+            name = said.get("effect")
+            return _announce(name, said.get("request")) if isinstance(name, str) else None
+        case "confirm":
+            return _confirm(said, line, result_max_bytes)
+        case "progress":
+            return _progress(said)
+        case "result" if "value" in said:
+            return ResultGiven(_result(said, "value", line, result_max_bytes) or Result())
         case _:
-            return Fault(f"not a message of protocol 1: {line[:200]!r}")
+            return None
+
+
+def _confirm(said: dict[str, Any], line: bytes, result_max_bytes: int) -> Message | None:
+    ordinal, outcome = said.get("ordinal"), said.get("outcome")
+    if type(ordinal) is not int or outcome not in {"applied", "not_applied"}:
+        return None
+    if outcome == "applied":
+        return Confirm(ordinal, True, _result(said, "result", line, result_max_bytes), "")
+    return Confirm(ordinal, False, None, str(said.get("reason", ""))[:1_000])
 
 
 def _no_constant(name: str) -> None:
@@ -132,9 +143,7 @@ def _announce(name: str, request: Any) -> Message:
     return Announce(name, request)
 
 
-def _result(
-    said: dict[str, Any], key: str, line: bytes, result_max_bytes: int
-) -> Result | None:
+def _result(said: dict[str, Any], key: str, line: bytes, result_max_bytes: int) -> Result | None:
     if key not in said:
         return None
     if len(line) > result_max_bytes:

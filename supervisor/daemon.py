@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import prctl
 import trio
@@ -53,8 +53,9 @@ def run(config: Config) -> int:
     listeners = server.inherited()
     launcher = _launcher(config)
     # Nobody of the same uid may look into us or attach to us.
-    prctl.set_dumpable(0)
-    prctl.set_name("effectd")
+    process = cast("Any", prctl)  # it comes without types
+    process.set_dumpable(0)
+    process.set_name("effectd")
     try:
         config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -80,7 +81,7 @@ def _launcher(config: Config) -> Launcher:
 
 
 class Daemon:
-    def __init__(  # noqa: PLR0913, PLR0917  # made in one place
+    def __init__(  # made in one place
         self,
         config: Config,
         handlers: Handlers,
@@ -174,7 +175,8 @@ class Daemon:
                 say(f"handler {name} is broken: {problem.text}")
         count = len(self._engine.handlers)
         recovered = self._replayed.journal.recovered
-        text = f"{VERSION} ready on {config.socket}: {count} handlers, {recovered.frames} frames replayed"
+        counts = f"{count} handlers, {recovered.frames} frames replayed"
+        text = f"{VERSION} ready on {config.socket}: {counts}"
         say(text)
         self._notifier.ready(text)
 
@@ -267,5 +269,3 @@ def _parent(pid: int) -> int:
     except OSError:
         return 0
     return int(text.rpartition(")")[2].split()[1])
-
-

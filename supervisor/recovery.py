@@ -135,6 +135,4 @@ async def watch_undead(engine: Engine) -> None:
 
 
 def _box(identity: Identity) -> BoxIdentity:
-    return BoxIdentity(
-        identity.init_pid, identity.start_time, identity.boot_id, identity.cgroup
-    )
+    return BoxIdentity(identity.init_pid, identity.start_time, identity.boot_id, identity.cgroup)

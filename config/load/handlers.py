@@ -170,28 +170,32 @@ def _no_directory(config: Config) -> Problem:
 def _rewriters(config: Config, good: Mapping[str, Handler]) -> dict[str, list[Problem]]:
     """Handlers that could write what another one (or they themselves) will run."""
     home = home_of(config.origin.daemon_uid)
-    targets = [
-        (path, handler.name)
-        for handler in good.values()
-        for path in {*guarded(handler.touched, home), handler.file.resolve(), *handler.sources}
-    ]
+    owners: dict[Path, str] = {}
+    for handler in good.values():
+        for path in (*guarded(handler.touched, home), handler.file.resolve(), *handler.sources):
+            owners.setdefault(path, handler.name)
+    below = {parent: path for path in owners for parent in path.parents}
     found: dict[str, list[Problem]] = {}
     for handler in good.values():
-        faults = list(_rewrites(handler, targets))
+        faults = list(_rewrites(handler, owners, below))
         if faults:
             found[handler.name] = [fault.in_file(str(handler.file)) for fault in faults]
     return found
 
 
-def _rewrites(handler: Handler, targets: list[tuple[Path, str]]) -> Iterator[Fault]:
+def _rewrites(
+    handler: Handler, owners: Mapping[Path, str], below: Mapping[Path, Path]
+) -> Iterator[Fault]:
+    """`owners` by guarded path; `below` a guarded path by each directory that contains it."""
     for index, text in enumerate(handler.manifest.sandbox.write):
-        for path in {Path(text), Path(os.path.realpath(text))}:
-            hit = next(((how, *each) for each in targets if (how := relation(path, each[0]))), None)
-            if hit is not None:
-                how, target, owner = hit
+        for path in (Path(text), Path(os.path.realpath(text))):
+            around = next((each for each in (path, *path.parents) if each in owners), None)
+            target = around or below.get(path)
+            if target is not None:
                 yield Fault(
                     f"sandbox.write[{index}]",
-                    f"{text} {how} {target}, which handler {owner} runs from",
+                    f"{text} {relation(path, target)} {target}, which handler"
+                    f" {owners[target]} runs from",
                     "let it write to a directory where no program is",
                 )
                 break

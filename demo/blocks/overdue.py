@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from pathlib import Path
 
@@ -13,13 +12,14 @@ from demo.manifests import GRACE_MS
 from demo.plain import PlainWorker
 from demo.processes import running_from, started_ns
 from demo.recover import finish
-from demo.screen import Screen, row
+from demo.screen import Screen, result
 from demo.stage import Stage
 from demo.tally import Measured, Tally
 from demo.world import REPORT
 
 TIMEOUT_MS = 1_000
-HEADLINE = f"timeout after {TIMEOUT_MS} ms: the tool ignores SIGTERM and hides a second process"
+HEADLINE = f"timeout of {TIMEOUT_MS} ms: the tool ignores SIGTERM and hides a second process"
+WHY = f"effectd says so after SIGTERM, {GRACE_MS} ms of grace, SIGKILL to all, and their end."
 PLAIN, EFFECTD = "d-plain", "d-effectd"
 NS_PER_MS = 1_000_000
 AFTER_NS = 1_000 * NS_PER_MS
@@ -36,48 +36,40 @@ class Side:
     """Requests of the tool that reached the provider in the second after the word."""
 
 
-@attrs.define
-class Said:
-    """A word, and when it was said (nanoseconds since boot)."""
-
-    word: str = ""
-    at_ns: int = 0
-
-
 def measure(stage: Stage, screen: Screen) -> Measured:
     worker = PlainWorker(stage, "d", timeout_ms=TIMEOUT_MS)
     worker.send(REPORT, PLAIN, "stubborn")
-    plain, effectd = Said(), Said()
+    worker.start()
     with stage.daemon.client() as client:
-        worker.start()
-        listener = threading.Thread(target=_listen, args=(worker, plain))
-        listener.start()
         accepted = client.dispatch(
             REPORT.handler, REPORT.input(EFFECTD, "stubborn"), timeout_ms=TIMEOUT_MS, wait=False
         )
         began_plain_ns = _began_ns(stage.plain_tools)
         began_effectd_ns = _began_ns(stage.handler_tools)
         ended = finish(client, str(accepted["operation_id"]))
-        effectd.at_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        effectd.word = str(client.call(ended["calls"][0])["attempts"][0]["outcome"])
-    listener.join()
-    _sleep_until(max(plain.at_ns, effectd.at_ns) + AFTER_NS)
-    sides = (
-        _side(stage, plain, began_plain_ns, PLAIN, stage.plain_tools),
-        _side(stage, effectd, began_effectd_ns, EFFECTD, stage.handler_tools),
+        effectd_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        effectd_word = str(client.call(ended["calls"][0])["attempts"][0]["outcome"])
+    plain_word, plain_ns = worker.next_word()
+    _sleep_until(max(plain_ns, effectd_ns) + AFTER_NS)
+    plain = Side(
+        word=plain_word,
+        after_deadline_ms=_late_ms(began_plain_ns, plain_ns),
+        still_running=len(running_from(stage.plain_tools)),
+        reads_after=_reads_after(stage, PLAIN, plain_ns),
     )
-    lines = (_line(screen, "plain worker", sides[0]), _line(screen, "effectd", sides[1]))
+    effectd = Side(
+        word=effectd_word,
+        after_deadline_ms=_late_ms(began_effectd_ns, effectd_ns),
+        still_running=len(running_from(stage.handler_tools)),
+        reads_after=_reads_after(stage, EFFECTD, effectd_ns),
+    )
     return Measured(
         "overdue",
-        lines,
-        Tally(survivors=sides[0].still_running),
-        Tally(survivors=sides[1].still_running),
-        {"plain": attrs.asdict(sides[0]), "effectd": attrs.asdict(sides[1]), "grace_ms": GRACE_MS},
+        (_line(screen, "plain worker", plain), _line(screen, "effectd", effectd)),
+        Tally(survivors=plain.still_running),
+        Tally(survivors=effectd.still_running),
+        {"plain": attrs.asdict(plain), "effectd": attrs.asdict(effectd), "grace_ms": GRACE_MS},
     )
-
-
-def _listen(worker: PlainWorker, said: Said) -> None:
-    said.word, said.at_ns = worker.next_word()
 
 
 def _began_ns(tools: Path) -> int:
@@ -94,21 +86,17 @@ def _sleep_until(at_ns: int) -> None:
     time.sleep(max(0, at_ns - time.clock_gettime_ns(time.CLOCK_BOOTTIME)) / 1e9)
 
 
-def _side(stage: Stage, said: Said, began_ns: int, subject: str, tools: Path) -> Side:
+def _late_ms(began_ns: int, said_ns: int) -> int:
+    return (said_ns - began_ns) // NS_PER_MS - TIMEOUT_MS
+
+
+def _reads_after(stage: Stage, subject: str, said_ns: int) -> int:
     reads = [read["at_ns"] for read in stage.world.done(REPORT, subject)]
-    return Side(
-        word=said.word,
-        after_deadline_ms=(said.at_ns - began_ns) // NS_PER_MS - TIMEOUT_MS,
-        still_running=len(running_from(tools)),
-        reads_after=sum(said.at_ns < at_ns <= said.at_ns + AFTER_NS for at_ns in reads),
-    )
+    return sum(said_ns < at_ns <= said_ns + AFTER_NS for at_ns in reads)
 
 
 def _line(screen: Screen, who: str, side: Side) -> str:
-    running = screen.judged(f"{side.still_running} running", good=side.still_running == 0)
     word = side.word.replace("_", " ")
-    return row(
-        (running, 11),
-        (who, 12),
-        (f"said '{word}' {side.after_deadline_ms} ms late; 1 s later", 0),
-    )
+    how = f'"{word}" {side.after_deadline_ms} ms late; {side.reads_after} more requests in 1 s'
+    running = f"{side.still_running} running"
+    return result(screen, who, running, how, good=side.still_running == 0)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import queue
 import socket
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from demo.failure import DemoFailed
 from demo.plain import PlainWorker
 from demo.processes import running_from
 from demo.recover import finish
-from demo.screen import Screen, row
+from demo.screen import Screen, result
 from demo.stage import Stage
 from demo.tally import Measured, once
 from demo.world import MAIL
 
 AGAIN = 50
+PATIENCE_S = 20
 HEADLINE = f"the answer got lost: {AGAIN} clients send the same request again, all at once"
+WHY = "Who hears nothing asks again. One request id is one operation, whoever asks."
 PLAIN, EFFECTD, REQUEST_ID = "c-plain", "c-effectd", "demo-c"
 
 
@@ -41,15 +45,13 @@ def measure(stage: Stage, screen: Screen) -> Measured:
     effectd_count = len(stage.world.done(MAIL, EFFECTD))
     told = (
         f"{answers.operations} operation, {answers.processes} process, "
-        f"{answers.results} result for all {AGAIN}"
+        f"{answers.results} result for all"
     )
+    naive = "no request ids: each sending is a new job"
     lines = (
-        _line(
-            screen, plain_count, "plain worker", "no request id: each sending is a job of its own"
-        ),
-        _line(screen, effectd_count, "effectd", told),
-        " " * 15
-        + screen.quiet("(a unique request id in its queue would cure this, and A, B and D not)"),
+        result(screen, "plain worker", MAIL.counted(plain_count), naive, good=plain_count == 1),
+        result(screen, "effectd", MAIL.counted(effectd_count), told, good=effectd_count == 1),
+        screen.quiet("(Request ids in the plain queue would cure this fault, and not A, B and D.)"),
     )
     figures: dict[str, object] = {
         "plain_count": plain_count,
@@ -57,10 +59,6 @@ def measure(stage: Stage, screen: Screen) -> Measured:
         **answers._asdict(),
     }
     return Measured("unanswered", lines, once(plain_count), once(effectd_count), figures)
-
-
-def _line(screen: Screen, count: int, who: str, how: str) -> str:
-    return row((screen.judged(MAIL.counted(count), good=count == 1), 11), (who, 12), (how, 0))
 
 
 def _body() -> dict[str, object]:
@@ -82,30 +80,52 @@ def _send_and_hang_up(stage: Stage) -> None:
 
 def _send_again(stage: Stage) -> Answers:
     """The fifty. The mail is out and its answer kept back until all of them have been answered."""
+    clients = [Again(stage, number) for number in range(AGAIN)]
     together, accepted = threading.Barrier(AGAIN), threading.Barrier(AGAIN + 1)
-
-    def again(_: int) -> tuple[str, Any]:
-        with stage.daemon.client() as client:
-            together.wait(20)
-            operation = client.dispatch(
-                MAIL.handler, MAIL.input(EFFECTD), request_id=REQUEST_ID, wait=False
-            )
-            accepted.wait(20)
-            ended = finish(client, operation["operation_id"])
-            return operation["operation_id"], json.dumps(ended["result"])
-
-    with ThreadPoolExecutor(AGAIN) as pool:
-        asked = [pool.submit(again, number) for number in range(AGAIN)]
-        accepted.wait(20)
-        at_once = len(running_from(stage.handler_tools))
-        stage.world.open(MAIL)
-        told = [one.result() for one in asked]
+    for client in clients:
+        # Daemon threads: Ctrl-C does not wait for their answers.
+        threading.Thread(target=client.run, args=(together, accepted), daemon=True).start()
+    with contextlib.suppress(threading.BrokenBarrierError):
+        accepted.wait(PATIENCE_S)
+    at_once = len(running_from(stage.handler_tools))
+    stage.world.open(MAIL)
+    told = [client.answer() for client in clients]
     operations = {operation_id for operation_id, _ in told}
     return Answers(
         operations=len(operations),
         processes=max(at_once, _attempts(stage, operations)),
         results=len({result for _, result in told}),
     )
+
+
+class Again:
+    """One of the fifty, in a thread of its own."""
+
+    def __init__(self, stage: Stage, number: int) -> None:
+        self._stage = stage
+        self._number = number
+        self._told: queue.SimpleQueue[tuple[str, str] | Exception] = queue.SimpleQueue()
+
+    def run(self, together: threading.Barrier, accepted: threading.Barrier) -> None:
+        try:
+            with self._stage.daemon.client() as client:
+                together.wait(PATIENCE_S)
+                operation = client.dispatch(
+                    MAIL.handler, MAIL.input(EFFECTD), request_id=REQUEST_ID, wait=False
+                )
+                accepted.wait(PATIENCE_S)
+                ended = finish(client, str(operation["operation_id"]))
+            self._told.put((str(operation["operation_id"]), json.dumps(ended["result"])))
+        except Exception as error:
+            accepted.abort()
+            self._told.put(error)
+
+    def answer(self) -> tuple[str, str]:
+        """The operation's id and its result, as this client was told."""
+        told = self._told.get(timeout=3 * PATIENCE_S)
+        if isinstance(told, Exception):
+            raise DemoFailed(f"client {self._number} got no answer: {told}", self._stage.daemon.log)
+        return told
 
 
 def _attempts(stage: Stage, operations: set[str]) -> int:

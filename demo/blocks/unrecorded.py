@@ -16,13 +16,14 @@ from demo.world import DEEDS, REPORT, Deed
 from effectd.client import Client
 
 HEADLINE = "kill -9 after the provider did it, before anyone wrote it down"
+WHY = "Was it done? The answer is lost. What is safe now depends on the contract."
 PLAIN, EFFECTD = "a-plain", "a-effectd"
-WIDTHS = (16, 12, 12, 22, 12)
+WIDTHS = (15, 12, 12, 18, 12)
 WORDS = {
     "repeat": "repeat, harmless",
     "retry": "retry, same key",
-    "ReconciliationRequired": "ask the provider first",
-    "EffectOutcomeUnknown": "a person looks first",
+    "ReconciliationRequired": "ask provider first",
+    "EffectOutcomeUnknown": "a person looks",
 }
 
 
@@ -99,7 +100,7 @@ def _measured(
         (once(one.effectd_count) for one in counted),
         Tally(survivors=left_effectd, unknown=unknown, unsettled=unsettled),
     )
-    heads = ("contract", "  plain worker", "effectd says", "and allows", "  in the end")
+    heads = ("contract", "plain worker", "effectd says", "it allows", "in the end")
     left = (
         f"still running 1 s after the kill:  plain {left_plain}",
         f"effectd {left_effectd}",

@@ -7,12 +7,13 @@ import attrs
 from demo.plain import PlainWorker
 from demo.processes import living
 from demo.recover import recover
-from demo.screen import Screen, row
+from demo.screen import Screen, result
 from demo.stage import Stage
 from demo.tally import Measured, once
 from demo.world import MAIL
 
-HEADLINE = "kill -9 while the tool is still getting ready: nothing was done yet"
+HEADLINE = "kill -9 before the tool does anything"
+WHY = "effectd gives leave when the announcement is on disk: no leave, nothing done."
 PLAIN, EFFECTD = "b-plain", "b-effectd"
 
 
@@ -37,14 +38,12 @@ def measure(stage: Stage, screen: Screen) -> Measured:
     worker.wait_until_empty()
     plain_count = len(stage.world.done(MAIL, PLAIN))
     effectd_count = len(stage.world.done(MAIL, EFFECTD))
-    why = f"{orphans} orphaned tool went on, and the retry went on too" if orphans else "the retry"
-    known = "announced nothing, so nothing was done" if not recovered.verdict else recovered.verdict
-    then = (
-        f"{len(recovered.steps)} resume" if set(recovered.steps) == {"resume"} else recovered.steps
-    )
+    orphaned = f"{orphans} orphan went on, and so did the retry" if orphans else "the retry"
+    known = recovered.verdict or "nothing announced"
+    told = f"{recovered.said}, {known}; {len(recovered.steps)} resume"
     lines = (
-        _line(screen, plain_count, "plain worker", why),
-        _line(screen, effectd_count, "effectd", f"{recovered.said}, {known}; {then}"),
+        result(screen, "plain worker", MAIL.counted(plain_count), orphaned, good=plain_count == 1),
+        result(screen, "effectd", MAIL.counted(effectd_count), told, good=effectd_count == 1),
     )
     figures: dict[str, object] = {
         "plain_count": plain_count,
@@ -53,7 +52,3 @@ def measure(stage: Stage, screen: Screen) -> Measured:
         **attrs.asdict(recovered),
     }
     return Measured("unstarted", lines, once(plain_count), once(effectd_count), figures)
-
-
-def _line(screen: Screen, count: int, who: str, how: str) -> str:
-    return row((screen.judged(MAIL.counted(count), good=count == 1), 11), (who, 12), (how, 0))

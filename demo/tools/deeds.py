@@ -1,21 +1,20 @@
 """The four deeds, as one function each. effectd's handlers and the plain worker's tool share them.
 
-Where the providers are stands in the environment: DEMO_PAYMENTS, DEMO_TICKETS, DEMO_MAIL_HTTP and
-DEMO_MAIL_SMTP are ports on 127.0.0.1.
+Where the providers are stands in the environment: DEMO_PAYMENTS, DEMO_TICKETS and DEMO_MAIL_SMTP
+are ports on 127.0.0.1. Libraries are imported where they are used: what a tool does takes a
+millisecond, and its imports many.
 """
 
-import http.client
 import json
 import os
-import smtplib
-from email.message import EmailMessage
-from urllib.parse import quote
 
 PATIENCE_S = 120
 
 
 def ask(provider, method, path, body=None, headers=None):
     """One request to a provider; its answer's JSON."""
+    import http.client
+
     port = int(os.environ[provider])
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     try:
@@ -31,6 +30,8 @@ def ask(provider, method, path, body=None, headers=None):
 
 def read_report(name):
     """Contract none: reading changes nothing."""
+    from urllib.parse import quote
+
     return ask("DEMO_PAYMENTS", "GET", f"/report?name={quote(name)}")
 
 
@@ -47,11 +48,16 @@ def open_ticket(title, reference):
 
 def find_tickets(reference):
     """What the desk opened for this reference."""
+    from urllib.parse import quote
+
     return ask("DEMO_TICKETS", "GET", f"/tickets?reference={quote(reference)}")
 
 
 def send_mail(to, subject, reference):
     """Contract no_safe_retry: nobody can take a mail back, or ask SMTP whether it went out."""
+    import smtplib
+    from email.message import EmailMessage
+
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Subject"] = "robot@demo.invalid", to, subject
     mail["Message-ID"] = f"<{reference}@demo.invalid>"

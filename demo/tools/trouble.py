@@ -6,8 +6,6 @@
 """
 
 import os
-import signal
-import subprocess
 import sys
 import time
 
@@ -23,6 +21,8 @@ def begin(given):
 
 
 def start_helper(_given):
+    import subprocess
+
     subprocess.Popen([sys.executable, HELPER])
 
 
@@ -31,6 +31,8 @@ def wait(_given):
 
 
 def stubborn(given):
+    import signal
+
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     # Two forks and a session of its own: no parent and no process group leads to it any more.
     if os.fork() == 0:

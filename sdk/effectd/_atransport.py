@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from typing import Any, Optional, TypeVar
 
 from effectd._socket import unreachable
@@ -27,12 +27,13 @@ from effectd._transport import (
 from effectd._wire import AnswerReader, Head, Response, make_response
 from effectd.errors import AnswerLost
 
-
 T = TypeVar("T")
 
 
 @contextlib.asynccontextmanager
-async def closing(stream: AsyncGenerator[T, None]) -> AsyncIterator[AsyncGenerator[T, None]]:
+async def closing(
+    stream: AsyncGenerator[T, None],
+) -> AsyncGenerator[AsyncGenerator[T, None], None]:
     """Close the stream at the end of the block, not when the collector comes by."""
     try:
         yield stream

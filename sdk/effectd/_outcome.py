@@ -31,7 +31,7 @@ _LOOK_FIX = "look at the provider, then: effectctl effects resolve"
 
 def is_final(operation: Document) -> bool:
     """Whether nothing of it runs or is about to."""
-    return operation.get("state") in FINAL
+    return text(operation, "state") in FINAL
 
 
 def ended_by_itself(call: Document) -> bool:
@@ -86,7 +86,7 @@ def _result(operation: Document, call: Document) -> Any:
         error = ResultUnavailable(
             "EffectResultUnavailable",
             "the call succeeded, and its result is not available",
-            fix=CODES["EffectResultUnavailable"].for_model,
+            fix="supply it once: effectctl effects resolve EFFECT --outcome applied --result JSON",
             document=operation,
         )
         error.operation_id = text(operation, "operation_id") or None

@@ -48,7 +48,8 @@ def problem(status: int, code: str, *, retryable: Optional[bool] = None, **more:
 
 
 def chunked(*pieces: bytes, end: bool = True) -> bytes:
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+    kind = b"Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n"
+    head = b"HTTP/1.1 200 OK\r\n" + kind + b"\r\n"
     body = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
     return head + body + (b"0\r\n\r\n" if end else b"")
 

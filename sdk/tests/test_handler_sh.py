@@ -107,7 +107,9 @@ def test_several_effects_have_their_ordinals():
 
 def test_json_of_several_lines_is_one_message():
     pretty = json.dumps({"a": [1, {"b": "c"}]}, indent=2)
-    talk = run('effectd_announce a "$(cat)"\neffectd_confirm applied "$PRETTY"\n', env={"PRETTY": pretty})
+    talk = run(
+        'effectd_announce a "$(cat)"\neffectd_confirm applied "$PRETTY"\n', env={"PRETTY": pretty}
+    )
     assert talk.problems == []
     assert talk.announcements[0].result == json.loads(pretty)
 
@@ -118,10 +120,18 @@ def test_progress_and_the_result_are_sent():
     assert talk.result == [1]
 
 
-@pytest.mark.parametrize(
-    "data", [b"nonsense\n", b"[]\n", b'{"type":"leave"}\n', b'{"type":"recorded","ordinal":0}\n',
-             b'{"type":"leave","ordinal":0,"effect_id":""}\n', b'{"a":{"type":"leave","ordinal":0}}\n']
-)  # fmt: skip
+GARBAGE = [
+    b"nonsense\n",
+    b"[]\n",
+    b'{"type":"leave"}\n',
+    b'{"type":"recorded","ordinal":0}\n',
+    b'{"type":"leave","ordinal":0,"effect_id":""}\n',
+    b'{"type":"applied","ordinal":0,"x":{"result":1}}\n',
+    b'{"a":{"type":"leave","ordinal":0}}\n',
+]
+
+
+@pytest.mark.parametrize("data", GARBAGE)
 def test_an_answer_that_is_garbage_is_no_leave(data):
     talk = run(MAIL, {}, answers=[raw(data)])
     assert talk.exit_status == 1
@@ -145,7 +155,11 @@ def test_when_the_daemon_has_gone_the_script_ends(kwargs):
 
 def test_run_by_hand_it_says_how_it_is_run():
     done = subprocess.run(
-        [BASH, "-c", f". {HELPER}; echo reached"], env={}, capture_output=True, text=True, check=False
+        [BASH, "-c", f". {HELPER}; echo reached"],
+        env={},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert "effectctl handlers try" in done.stderr
@@ -162,7 +176,10 @@ def test_another_shell_is_told():
     assert "needs bash" in done.stderr
 
 
-@pytest.mark.parametrize("text", ["", "plain", 'a"b', "a\\b", "a\nb\tc\rd", "\x01\x1f\x7f", "ä€😀", "%s $x `y` *"])
+TEXTS = ["", "plain", 'a"b', "a\\b", "a\nb\tc\rd", "\x01\x1f\x7f", "ä€😀", "%s $x `y` *"]
+
+
+@pytest.mark.parametrize("text", TEXTS)
 def test_any_text_becomes_a_json_string(text):
     talk = run('effectd_result "$(effectd_string "$TEXT")"', env={"TEXT": text})
     assert talk.result == text

@@ -10,8 +10,9 @@ import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+import orjson
 import rfc8785
 
 from supervisor.core.errors import Refusal
@@ -33,11 +34,12 @@ def parse_json(body: bytes) -> Any:
     try:
         value = json.loads(body, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
         rfc8785.dumps(value)
+        orjson.dumps(value)  # the journal's encoder: it has a depth of its own
     except RecursionError:
         raise Invalid("the body is nested too deeply") from None
     except UnicodeDecodeError:
         raise Invalid("the body is not UTF-8") from None
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise Invalid(f"the body is not JSON that can be kept exactly: {error}") from None
     return value
 
@@ -69,7 +71,7 @@ class Fields:
     def __init__(self, value: Any, pointer: str = "") -> None:
         if not isinstance(value, dict):
             raise Invalid("an object is expected here", pointer)
-        self._members: dict[str, Any] = value
+        self._members = cast("dict[str, Any]", value)
         self._pointer = pointer
         self._known: list[str] = []
 
@@ -105,7 +107,9 @@ class Fields:
             raise self._wrong(key, "1 to 128 of letters, digits and . _ : -")
         return value
 
-    def integer(self, key: str, default: Any = _ABSENT, *, least: int = 0, most: int = _INT_MAX) -> Any:
+    def integer(
+        self, key: str, default: Any = _ABSENT, *, least: int = 0, most: int = _INT_MAX
+    ) -> Any:
         value = self._take(key, default)
         if value is default:
             return value
@@ -122,21 +126,24 @@ class Fields:
         return value
 
     def labels(self, key: str) -> Mapping[str, str]:
-        value = self._take(key, {})
-        fits = isinstance(value, dict) and len(value) <= 32
-        if not fits or not all(_is_label(k, v) for k, v in value.items()):
-            raise self._wrong(key, "at most 32 labels: names of 1 to 64, text of at most 256 characters")
-        return dict(value)
+        value: Any = self._take(key, {})
+        labels = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+        if labels is None or len(labels) > 32 or not all(map(_is_label, labels.items())):
+            expected = "at most 32 labels: names of 1 to 64, text of at most 256 characters"
+            raise self._wrong(key, expected)
+        return dict(labels)
 
     def done(self) -> None:
         for key in self._members:
             if key not in self._known:
                 raise Invalid(
-                    f"{key!r} is not known here{nearest(key, self._known)}", f"{self._pointer}/{key}"
+                    f"{key!r} is not known here{nearest(key, self._known)}",
+                    f"{self._pointer}/{key}",
                 )
 
 
-def _is_label(key: str, value: Any) -> bool:
+def _is_label(pair: tuple[str, Any]) -> bool:
+    key, value = pair
     return 1 <= len(key) <= 64 and isinstance(value, str) and len(value) <= 256
 
 
@@ -173,4 +180,6 @@ class Query:
     def done(self) -> None:
         for key in self._parameters:
             if key not in self._known:
-                raise Invalid(f"query parameter {key!r} is not known here{nearest(key, self._known)}")
+                raise Invalid(
+                    f"query parameter {key!r} is not known here{nearest(key, self._known)}"
+                )

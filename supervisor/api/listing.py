@@ -71,9 +71,7 @@ def _needs(operation: Operation, effect: Effect, now: Moment) -> str:
     return needs(effect, operation.calls[effect.newest.call_id], now).value
 
 
-def effects(
-    state: State, command: ListEffects, visible: Visible, now: Moment
-) -> dict[str, Any]:
+def effects(state: State, command: ListEffects, visible: Visible, now: Moment) -> dict[str, Any]:
     """A page of effects; the cursor counts those before it."""
     start = command.page.cursor or 0
     end = start + command.page.limit
@@ -97,9 +95,7 @@ def _effects(state: State, visible: Visible) -> Iterator[tuple[Operation, Effect
             yield from ((operation, effect) for effect in newest)
 
 
-def _effect_fits(
-    operation: Operation, effect: Effect, command: ListEffects, now: Moment
-) -> bool:
+def _effect_fits(operation: Operation, effect: Effect, command: ListEffects, now: Moment) -> bool:
     if command.outcome is not None and effect.outcome.value != command.outcome:
         return False
     call = operation.calls[effect.newest.call_id]

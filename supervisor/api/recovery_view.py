@@ -58,9 +58,7 @@ def _action(operation: Operation, action: Action, digest: str) -> dict[str, Any]
     }
 
 
-def _how(
-    operation: Operation, action: Action, digest: str
-) -> tuple[str, dict[str, Any], str]:
+def _how(operation: Operation, action: Action, digest: str) -> tuple[str, dict[str, Any], str]:
     """Path, body complete but for what only the caller knows, and what it does."""
     base = f"/v1/operations/{operation.operation_id}"
     match action.action:

@@ -187,7 +187,8 @@ def _page(query: Query) -> Page:
     if cursor is not None and not cursor.isdigit():
         raise Invalid("query parameter 'cursor' must be a next_cursor as it was given")
     return Page(
-        query.integer("limit", 100, least=1, most=1_000), int(cursor) if cursor is not None else None
+        query.integer("limit", 100, least=1, most=1_000),
+        int(cursor) if cursor is not None else None,
     )
 
 
@@ -241,9 +242,7 @@ def _cancel(path: Sequence[str], _: Query, fields: Fields) -> Command:
 
 
 def _extend(path: Sequence[str], _: Query, fields: Fields) -> Command:
-    return Extend(
-        path[0], fields.integer("max_run_ms", least=1), fields.text("reason", most=1_000)
-    )
+    return Extend(path[0], fields.integer("max_run_ms", least=1), fields.text("reason", most=1_000))
 
 
 def _accept(path: Sequence[str], _: Query, fields: Fields) -> Command:
@@ -287,24 +286,36 @@ def _events(_: Sequence[str], query: Query, __: Fields) -> Command:
     return GetEvents(query.integer("after", 0), query.flag("follow"))
 
 
+def _bare(command: Callable[[], Command]) -> Reader:
+    return lambda _path, _query, _fields: command()
+
+
+def _of_one(command: Callable[[str], Command]) -> Reader:
+    return lambda path, _query, _fields: command(path[0])
+
+
+def _waiting(command: Callable[[str, int], Command]) -> Reader:
+    return lambda path, query, _fields: command(path[0], _query_wait(query))
+
+
 ROUTES: tuple[tuple[str, str, Reader], ...] = (
-    ("GET", "status", lambda p, q, f: GetStatus()),
-    ("GET", "handlers", lambda p, q, f: ListHandlers()),
-    ("GET", "handlers/*", lambda p, q, f: GetHandler(p[0])),
+    ("GET", "status", _bare(GetStatus)),
+    ("GET", "handlers", _bare(ListHandlers)),
+    ("GET", "handlers/*", _of_one(GetHandler)),
     ("POST", "dispatch", _dispatch),
     ("GET", "operations", _list_operations),
-    ("GET", "operations/*", lambda p, q, f: GetOperation(p[0], _query_wait(q))),
-    ("GET", "operations/*/recovery", lambda p, q, f: GetRecovery(p[0])),
+    ("GET", "operations/*", _waiting(GetOperation)),
+    ("GET", "operations/*/recovery", _of_one(GetRecovery)),
     ("POST", "operations/*/resume", _resume),
     ("POST", "operations/*/cancel", _cancel),
     ("POST", "operations/*/extend", _extend),
     ("POST", "operations/*/accept-artifacts", _accept),
-    ("GET", "calls/*", lambda p, q, f: GetCall(p[0], _query_wait(q))),
-    ("GET", "calls/*/result", lambda p, q, f: GetResult(p[0])),
+    ("GET", "calls/*", _waiting(GetCall)),
+    ("GET", "calls/*/result", _of_one(GetResult)),
     ("GET", "calls/*/output", _output),
     ("POST", "calls/*/attest-dead", _attest),
     ("GET", "effects", _list_effects),
-    ("GET", "effects/*", lambda p, q, f: GetEffect(p[0])),
+    ("GET", "effects/*", _of_one(GetEffect)),
     ("POST", "effects/*/resolve", _resolve),
     ("POST", "effects/*/reconcile", _reconcile),
     ("GET", "events", _events),

@@ -83,9 +83,7 @@ def call_view(operation: Operation, call: Call, now: Moment) -> dict[str, Any]:
         "effects_unknown": effects_unknown(operation, call),
         "error": _error(shown, state),
         "attempts": [attempt_view(attempt) for attempt in call.attempts],
-        "effects": [
-            effect_view(operation, effect, now) for effect in operation.lineage(call)
-        ],
+        "effects": [effect_view(operation, effect, now) for effect in operation.lineage(call)],
         "created_at": time_text(call.at),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from supervisor.cli.documents import Document, number, objects, part, texts
 from supervisor.cli.look import Look, escape
@@ -12,20 +13,33 @@ from supervisor.cli.text import clock, fields, indented, plural, short_json, siz
 TAIL_LINES = 12
 
 
+class Context(NamedTuple):
+    """What is asked for beside a call's document, by attempt: stderr, sandbox; and hints."""
+
+    tails: Mapping[int, str] = {}
+    policies: Mapping[int, Document] = {}
+    hints: Sequence[str] = ()
+
+
 def call(
     document: Document,
     look: Look,
     *,
-    tails: Mapping[int, str] | None = None,
-    hints: Sequence[str] = (),
+    context: Context | None = None,
 ) -> str:
-    """One call whole. `tails` are the ends of its attempts' stderr, by attempt."""
+    """One call whole, with what else is known of its attempts."""
+    known = context or Context()
     parts = [_head(document, look)]
     parts += [
-        attempt(one, look, tail=(tails or {}).get(int(one.get("attempt", -1)), ""))
+        attempt(
+            one,
+            look,
+            tail=known.tails.get(number(one, "attempt"), ""),
+            policy=known.policies.get(number(one, "attempt")),
+        )
         for one in objects(document, "attempts")
     ]
-    parts += [f"hint: {escape(hint)}" for hint in hints]
+    parts += [f"hint: {escape(hint)}" for hint in known.hints]
     effects = objects(document, "effects")
     if effects:
         parts.append("Effects:\n" + indented(effect_list(effects, look)))
@@ -46,7 +60,8 @@ def _head(document: Document, look: Look) -> str:
             ("effects", _counts(document)),
             ("result", _result(document, look)),
             *error_fields(document),
-        ]
+        ],
+        look,
     )
 
 
@@ -75,12 +90,17 @@ def error_fields(document: Document) -> list[tuple[str, str]]:
     ]
 
 
-def attempt(document: Document, look: Look, *, tail: str = "") -> str:
-    """One attempt: how it ended, what it used, what confined it, and the end of its stderr."""
+def attempt(
+    document: Document, look: Look, *, tail: str = "", policy: Document | None = None
+) -> str:
+    """One attempt: how it ended, what it used, what confined it, and the end of its stderr.
+
+    `policy` is its handler's sandbox, with the layers that were not there as `missing`.
+    """
     outcome = document.get("outcome") or document.get("phase") or "?"
     lines = [
         f"Attempt {document.get('attempt', '?')}: {look.state(escape(outcome))}{_ending(document)}",
-        indented(fields(_attempt_fields(document))),
+        indented(fields(_attempt_fields(document, policy or {}), look, 4)),
     ]
     if tail.strip():
         lines.append("  the end of its stderr:")
@@ -113,19 +133,14 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _attempt_fields(document: Document) -> list[tuple[str, str]]:
+def _attempt_fields(document: Document, policy: Document) -> list[tuple[str, str]]:
     reserved = document.get("reservation_ms")
     killed = number(document, "leftovers_killed")
-    times = [
-        f"{name} {clock(document[key])}"
-        for key, name in (("started_at", "started"), ("ended_at", "ended"))
-        if document.get(key)
-    ]
     return [
         *error_fields({"error": document}),
-        ("time", ", ".join(times)),
+        ("time", _times(document)),
         ("reserved", span(int(reserved)) if reserved is not None else ""),
-        ("sandbox", sandbox_line(document)),
+        ("sandbox", sandbox_line(document, policy)),
         (
             "leftovers",
             f"{plural(killed, 'process', 'processes')} killed after its end" * bool(killed),
@@ -133,27 +148,36 @@ def _attempt_fields(document: Document) -> list[tuple[str, str]]:
     ]
 
 
-def sandbox_line(document: Document) -> str:
+def _times(document: Document) -> str:
+    """From when to when; the day once where both are on it."""
+    started, ended = clock(document.get("started_at")), clock(document.get("ended_at"))
+    if ended == "-":
+        return f"since {started}" if started != "-" else ""
+    same_day = started[:10] == ended[:10]
+    return f"{started.removesuffix(' UTC')} to {ended[11:] if same_day else ended}"
+
+
+def sandbox_line(document: Document, policy: Document) -> str:
     """What confined the attempt and what it used, on one line."""
-    policy = part(document, "sandbox")
     usage = part(document, "usage")
     words: list[str] = []
     if policy.get("level"):
         words.append(escape(policy["level"]))
     if policy.get("network"):
         words.append(f"network {escape(policy['network'])}")
-    words += [
-        f"{name} {escape(path)}" for name in ("read", "write") for path in texts(policy, name)
-    ]
+    words += [f"{key} {escape(path)}" for key in ("read", "write") for path in texts(policy, key)]
     if usage.get("memory_peak_bytes") is not None:
-        words.append(f"memory {size(int(usage['memory_peak_bytes']))}")
+        words.append(f"memory used {size(int(usage['memory_peak_bytes']))}")
     if usage.get("cpu_ms") is not None:
         words.append(f"cpu {span(int(usage['cpu_ms']))}")
     if usage.get("tasks_peak") is not None:
         words.append(plural(int(usage["tasks_peak"]), "process", "processes"))
-    layers = [escape(layer) for layer in texts(document, "layers")]
+    layers = texts(document, "layers")
     if layers:
-        words.append("layers: " + ", ".join(layers))
+        words.append(plural(len(layers), "layer"))
+    missing = [escape(layer) for layer in texts(policy, "missing")]
+    if missing:
+        words.append(f"WITHOUT {', '.join(missing)}")
     return "; ".join(words)
 
 

@@ -38,7 +38,7 @@ def effect_list(effects: Sequence[Document], look: Look) -> str:
     rows = [
         (
             str(effect["effect_id"]),
-            look.state(escape(effect.get("outcome", "?"))),
+            _outcome(effect, look),
             escape(effect.get("name", "")),
             escape(effect.get("contract", "")),
             escape(effect.get("needs") or "-"),
@@ -48,10 +48,20 @@ def effect_list(effects: Sequence[Document], look: Look) -> str:
     return table(COLUMNS, rows, look)
 
 
+def _outcome(document: Document, look: Look) -> str:
+    """An outcome in its tone. An unknown effect that may be repeated is nobody's worry."""
+    outcome = escape(document.get("outcome", "?"))
+    return f"- {outcome}" if _harmless(document) else look.state(outcome)
+
+
+def _harmless(document: Document) -> bool:
+    return document.get("outcome") == "unknown" and document.get("contract") == "none"
+
+
 def effect(document: Document, look: Look) -> str:
     """One effect: what, why, where to look, and the commands that settle it."""
     parts = [_what(document, look), _tries(document, look), _why(document, look)]
-    if document.get("outcome") in {"unknown", "announced"}:
+    if document.get("outcome") in {"unknown", "announced"} and not _harmless(document):
         parts.append(_settle(document, look))
     return "\n\n".join(part for part in parts if part)
 
@@ -68,7 +78,7 @@ def _what(document: Document, look: Look) -> str:
             ("effect", str(document["effect_id"])),
             ("name", escape(document.get("name", "?"))),
             ("handler", escape(document.get("handler") or "")),
-            ("outcome", look.state(escape(document.get("outcome", "?")))),
+            ("outcome", _outcome(document, look)),
             ("contract", f"{contract}: {CONTRACTS.get(contract, 'unknown to this version')}"),
             ("made by", place),
             ("operation", str(document.get("operation_id") or "")),
@@ -79,7 +89,8 @@ def _what(document: Document, look: Look) -> str:
             ("evidence", escape(document.get("evidence") or "")),
             ("key valid", _until(document, look)),
             ("revision", str(document.get("revision", "?"))),
-        ]
+        ],
+        look,
     )
 
 
@@ -125,6 +136,8 @@ def _tries(document: Document, look: Look) -> str:
 
 def _why(document: Document, look: Look) -> str:
     """Why it is unknown, whom it waits for, and where a person can look."""
+    if _harmless(document):
+        return "Nobody knows whether it happened, and by its contract that does no harm."
     lines: list[str] = []
     if document.get("outcome") == "unknown":
         tries = objects(document, "tries")

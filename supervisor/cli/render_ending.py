@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from supervisor.cli.documents import Document, objects
+from supervisor.cli.documents import Document, number, objects
 from supervisor.cli.exits import Exit
 from supervisor.cli.look import Look, escape
-from supervisor.cli.render_calls import attempt, error_fields
+from supervisor.cli.render_calls import Context, attempt, error_fields
 from supervisor.cli.text import fields, indented
 
 HEADLINES: dict[Exit, str] = {
@@ -29,18 +27,25 @@ def ending(
     call: Document,
     code: Exit,
     look: Look,
-    *,
-    tails: Mapping[int, str],
-    hints: Sequence[str],
+    context: Context,
 ) -> str:
     """What a person is told on stderr, most important line first."""
     parts = [look.paint(HEADLINES.get(code, code.meaning), "attention")]
-    parts.append(indented(fields(error_fields(call))))
+    parts.append(indented(fields(error_fields(call), look, 2)))
     attempts = objects(call, "attempts")
     if attempts:
         last = attempts[-1]
-        parts.append(indented(attempt(last, look, tail=tails.get(int(last["attempt"]), ""))))
-    parts += [f"  hint: {escape(hint)}" for hint in hints]
+        parts.append(
+            indented(
+                attempt(
+                    last,
+                    look,
+                    tail=context.tails.get(number(last, "attempt"), ""),
+                    policy=context.policies.get(number(last, "attempt")),
+                )
+            )
+        )
+    parts += [f"  hint: {escape(hint)}" for hint in context.hints]
     parts += _next(operation, call, code)
     return "\n".join(part for part in parts if part)
 

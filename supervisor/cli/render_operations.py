@@ -87,7 +87,8 @@ def _head(document: Document, look: Look) -> str:
             ("result", "" if result is None else short_json(result, look, look.columns - 11)),
             ("revision", str(document.get("revision", "?"))),
             *error_fields(document),
-        ]
+        ],
+        look,
     )
 
 
@@ -263,7 +264,7 @@ def _refusals(document: Document, look: Look) -> str:
             ("detail", escape(refusal.get("detail") or "")),
             ("fix", escape(refusal.get("fix") or "")),
         ]
-        lines.append(indented(fields(pairs), "    "))
+        lines.append(indented(fields(pairs, look, 4), "    "))
     return "\n".join(lines)
 
 

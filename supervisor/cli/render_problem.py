@@ -27,7 +27,7 @@ def problem(document: Document, exit_code: Exit, look: Look) -> str:
     title = escape(document.get("title") or "refused")
     code = escape(document.get("code") or f"HTTP {document.get('status', '?')}")
     lines = [f"effectctl: {look.paint(code, 'attention')}: {title}"]
-    lines.append(indented(fields(_details(document, exit_code))))
+    lines.append(indented(fields(_details(document, exit_code), look, 2)))
     return "\n".join(line for line in lines if line)
 
 

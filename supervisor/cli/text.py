@@ -61,7 +61,10 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], look: Look) 
     for i, column in enumerate(columns):
         if column.flexible and spare < 0:
             widths[i] = max(8, widths[i] + spare)
-    lines = [[look.paint(column.title, "quiet") for column in columns]]
+    titles = [
+        cut(c.title, widths[i], look) if c.flexible else c.title for i, c in enumerate(columns)
+    ]
+    lines = [[look.paint(title, "quiet") for title in titles]]
     lines += [
         [cut(c, widths[i], look) if columns[i].flexible else c for i, c in enumerate(row)]
         for row in rows
@@ -72,12 +75,36 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], look: Look) 
     )
 
 
-def fields(pairs: Iterable[tuple[str, str]]) -> str:
-    """Names and values in two columns; a value of several lines stays in its column."""
+def fields(pairs: Iterable[tuple[str, str]], look: Look | None = None, taken: int = 0) -> str:
+    """Names and values in two columns; a value of several lines stays in its column.
+
+    With a `look`, prose is wrapped into what is left of its columns beside `taken` cells.
+    Words are never broken: ids, paths and options stay whole.
+    """
     rows = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in rows), default=0)
     indent = "\n" + " " * (width + 2)
-    return "\n".join(f"{name:<{width}}  {value.replace(chr(10), indent)}" for name, value in rows)
+    room = None if look is None else max(30, look.columns - taken - width - 2)
+    lines: list[str] = []
+    for name, value in rows:
+        text = value if room is None else wrapped(value, room)
+        lines.append(f"{name:<{width}}  {text.replace(chr(10), indent)}")
+    return "\n".join(lines)
+
+
+def wrapped(text: str, room: int) -> str:
+    """Text in lines of at most `room` cells where its words allow it; its own lines are kept."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        current = ""
+        for word in line.split(" "):
+            if current and cells(current) + 1 + cells(word) > room:
+                lines.append(current)
+                current = word
+            else:
+                current = f"{current} {word}" if current else word
+        lines.append(current)
+    return "\n".join(lines)
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

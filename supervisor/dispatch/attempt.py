@@ -30,9 +30,8 @@ from supervisor.core.decide.attempt import artifact_refusal
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import AttemptKey, CallId, EffectId
 from supervisor.core.record import Exit, Identity, Outcome, Usage
-from supervisor.core.step import Decision, Exited, Input, Ready, Withheld
+from supervisor.core.step import Decision, Exited, Input, OpenGate, Ready, Withheld
 from supervisor.core.step import Lost as LostEvent
-from supervisor.core.step import OpenGate
 from supervisor.dispatch.command import Secrets, command_of, secrets_of, spec_of
 from supervisor.dispatch.conversation import Conversation
 from supervisor.dispatch.engine import Engine, Live, Unavailable, new_id, now, spill
@@ -234,9 +233,7 @@ class Attempt:
 
     # --- while it runs ----------------------------------------------------------------
 
-    async def _supervised(
-        self, talk: Conversation, deadline: float
-    ) -> tuple[str, Ended | Lost]:
+    async def _supervised(self, talk: Conversation, deadline: float) -> tuple[str, Ended | Lost]:
         async with trio.open_nursery() as nursery:
             talk.start(nursery)
             self._live.progress = None

@@ -90,7 +90,7 @@ class Live:
 class Engine:
     """One state directory's state, and the tasks that carry out its directives."""
 
-    def __init__(  # noqa: PLR0913  # made in one place, by name
+    def __init__(  # made in one place, by name
         self,
         *,
         config: Config,

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import orjson
@@ -36,9 +35,10 @@ def redact_json(value: Any, values: Sequence[bytes]) -> Any:
     if isinstance(value, str):
         return redact(value.encode(), values).decode()
     if isinstance(value, dict):
-        return {redact_json(k, values): redact_json(v, values) for k, v in value.items()}
+        members = cast("Mapping[str, Any]", value)
+        return {redact_json(k, values): redact_json(v, values) for k, v in members.items()}
     if isinstance(value, list):
-        return [redact_json(one, values) for one in value]
+        return [redact_json(one, values) for one in cast("Sequence[Any]", value)]
     return value
 
 
@@ -104,9 +104,7 @@ def keep(
         directory.mkdir(mode=0o700, exist_ok=True)
         path = _path(directory, call_id, attempt)
         temporary = path.with_suffix(".tmp")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(fd, "wb") as file:
-            file.write(orjson.dumps(document))
+        temporary.write_bytes(orjson.dumps(document))  # the daemon's umask makes it 0600
         temporary.rename(path)
 
 

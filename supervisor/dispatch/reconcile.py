@@ -64,9 +64,7 @@ def _effect(engine: Engine, effect_id: EffectId) -> Effect:
     return engine.state.operations[engine.state.effects[effect_id]].effects[effect_id]
 
 
-async def _in_slot(
-    engine: Engine, handler: Handler, run: RunReconciler, by: By
-) -> Refusal | None:
+async def _in_slot(engine: Engine, handler: Handler, run: RunReconciler, by: By) -> Refusal | None:
     try:
         secrets = secrets_of(engine.config, handler)
         sandbox = await prepare(engine, handler, writes=False)
@@ -120,15 +118,20 @@ async def _read(
         with trio.move_on_after(reconciler.timeout_ms / 1000):
             seen = await sandbox.leader_exited()
             ended = seen if isinstance(seen, Ended) else None
-        while isinstance(
-            await group.end(sandbox, grace_ms=_GRACE_MS, ask=ended is None), Unkillable
-        ):
-            await trio.sleep(UNKILLABLE_RETRY_S)
+        await _proven_dead(sandbox, ask=ended is None)
         with trio.move_on_after(DRAIN_S):
             for reader in readers:
                 await reader.wait()
         nursery.cancel_scope.cancel()
     return ended
+
+
+async def _proven_dead(sandbox: Sandbox, *, ask: bool) -> None:
+    while True:
+        end = await group.end(sandbox, grace_ms=_GRACE_MS, ask=ask)
+        if not isinstance(end, Unkillable):
+            return
+        await trio.sleep(UNKILLABLE_RETRY_S)
 
 
 async def _drain(stream: trio.lowlevel.FdStream, into: BoundedOutput, done: trio.Event) -> None:

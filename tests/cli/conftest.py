@@ -49,7 +49,7 @@ exit 5
 say '{{"type":"announce","effect":"charge","request":{{}}}}'; hear
 exit 4
 """,
-    "find": "cat >/dev/null; echo '{{\"outcome\":\"applied\",\"result\":{{\"receipt\":8}}}}'",
+    "find": 'cat >/dev/null; echo \'{{"outcome":"applied","result":{{"receipt":8}}}}\'',
 }
 
 MANIFESTS: dict[str, str] = {
@@ -57,6 +57,8 @@ MANIFESTS: dict[str, str] = {
     "fail": "read_only = true",
     "hidden": "read_only = true",
     "slow": "read_only = true\ngrace_ms = 100",
+    "long": "read_only = true\ngrace_ms = 100",
+    "crashed": "read_only = true\ngrace_ms = 100",
     "charge": '[[effect]]\nname = "charge"\ncontract = "no_safe_retry"',
     "doubt": (
         '[[effect]]\nname = "charge"\ncontract = "no_safe_retry"\n'
@@ -71,6 +73,10 @@ MANIFESTS: dict[str, str] = {
         'reconcile = { command = ["find"], timeout_ms = 5_000, settle_ms = 0 }'
     ),
 }
+
+
+PROGRAMS = {"long": "slow", "crashed": "slow"}
+TIMEOUTS_MS = {"slow": 300, "long": 60_000, "crashed": 2_000}
 
 
 class Daemon:
@@ -94,11 +100,12 @@ class Daemon:
             script.write_text(SAY + body.format(hidden=hidden) + "\n")
             script.chmod(0o755)
         for name, more in MANIFESTS.items():
-            timeout_ms = 300 if name == "slow" else 10_000
+            timeout_ms = TIMEOUTS_MS.get(name, 10_000)
+            program = programs / PROGRAMS.get(name, name)
             text = more.replace('["find"]', json.dumps([str(programs / "find")]))
             (self.handlers / f"{name}.toml").write_text(
                 f'manifest = 1\ndescription = "{name} it"\n'
-                f'command = ["{programs / name}"]\ntimeout_ms = {timeout_ms}\n{text}\n'
+                f'command = ["{program}"]\ntimeout_ms = {timeout_ms}\n{text}\n'
             )
 
     def start(self) -> None:
@@ -157,9 +164,7 @@ Ctl = Callable[..., Said]
 
 
 @pytest.fixture
-def ctl(
-    daemon: Daemon, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Ctl:
+def ctl(daemon: Daemon, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Ctl:
     """Run effectctl in this process against the daemon."""
     monkeypatch.setenv("EFFECTD_SOCKET", daemon.socket)
     monkeypatch.setitem(os.environ, "COLUMNS", "80")

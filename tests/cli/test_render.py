@@ -491,7 +491,9 @@ SCREENS = {
     "status": lambda: status_screen(
         View(_poisoned(STATUS), [_poisoned(effect())], [], [_poisoned(operation())]), LOOK
     ),
-    "check": lambda: check_line(View(_poisoned({**STATUS, "state": "degraded", "degraded": FULL})), LOOK),
+    "check": lambda: check_line(
+        View(_poisoned({**STATUS, "state": "degraded", "degraded": FULL})), LOOK
+    ),
     "effects": lambda: effect_list([_poisoned(effect())], LOOK),
     "effect": lambda: effect_text(_poisoned(effect(result={"a": "b"}, evidence="seen")), LOOK),
     "call": lambda: call_text(

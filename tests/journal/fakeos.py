@@ -157,6 +157,7 @@ class FakeOs(Os):
 
     def unlink(self, directory: int, name: str) -> None:
         self.before("unlink")
+        self._named(name)
         self._move(name, None, self.names[name])
         self.after("unlink")
 

@@ -151,6 +151,7 @@ def test_a_failed_call_while_opening_changes_no_segment_and_the_next_start_succe
     if torn:
         fd = os_.open(0, driver.writer.point.name)
         os_.put(fd, b"\t" * 300, len(os_.read_disk(0, driver.writer.point.name)) - SIZE // 4)
+        os_.fdatasync(fd)
     at, failed = 0, 0
     while True:
         os_.arm(at, errno.EIO, always=False)

@@ -11,7 +11,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.follow import Patience, follow_operation
 from supervisor.cli.given import json_value, labels
 from supervisor.cli.output import Shared, shared
-from supervisor.cli.talk import WAIT_MS, Document, Problem
+from supervisor.cli.talk import WAIT_MS, Daemon, Document, Problem
 from supervisor.cli.text import json_text
 
 
@@ -121,6 +121,7 @@ def _detached(given: Shared, operation: Document) -> Exit:
 
 
 def _interrupted(given: Shared, request_id: str, operation: Document | None) -> Exit:
+    operation = operation or _accepted_as(given, request_id)
     if operation is None:
         given.note(
             "\nInterrupted before the daemon answered: it may have been accepted.\n"
@@ -134,6 +135,20 @@ def _interrupted(given: Shared, request_id: str, operation: Document | None) -> 
         f"  end it: effectctl operations cancel {operation_id} --reason 'WHY'"
     )
     return Exit.INTERRUPTED
+
+
+def _accepted_as(given: Shared, request_id: str) -> Document | None:
+    """The operation of a request whose answer was not waited for, where that can be asked."""
+    from effectd.errors import EffectdError
+
+    # The connection that was interrupted is in the middle of an answer.
+    fresh = Daemon(given.daemon.socket)
+    try:
+        return next(fresh.items("operations", limit=1, request_id=request_id), None)
+    except (EffectdError, Problem, KeyboardInterrupt):
+        return None
+    finally:
+        fresh.close()
 
 
 def _say_what_stands(

@@ -81,9 +81,7 @@ def _degraded(engine: Engine, damage: Refusal | None) -> list[dict[str, Any]]:
     if stats.degraded is not None:
         found.append(refusal_members(Refusal("JournalUnavailable", stats.degraded)))
     if engine.journal.poisoned is not None:
-        found.append(
-            refusal_members(Refusal("AcceptanceUnknown", str(engine.journal.poisoned)))
-        )
+        found.append(refusal_members(Refusal("AcceptanceUnknown", str(engine.journal.poisoned))))
     found.extend(
         {
             "code": "UnknownHandler",
@@ -105,7 +103,7 @@ def _degraded(engine: Engine, damage: Refusal | None) -> list[dict[str, Any]]:
 
 def _needs(operations: list[Operation]) -> dict[str, int]:
     """How many unknown effects wait for whom."""
-    counted = dict.fromkeys(_NEEDS, 0)
+    counted: dict[str, int] = dict.fromkeys(_NEEDS, 0)
     moment = now()
     for operation in operations:
         for effect in operation.effects.values():

@@ -1,0 +1,82 @@
+"""Commands in, responses out: who may, what is decided, what the answer says.
+
+Here the transport, the routes, the engine and the views meet; each command is one
+function of the module that is named after its noun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from config.access import roles
+from supervisor.api import routes
+from supervisor.core.errors import Refusal
+from supervisor.dispatch import Engine, Unavailable
+from supervisor.server import Peer, Request, Response, groups_of
+from supervisor.service import calls, effects, events, operations, overview, submit
+from supervisor.service.context import Caller, Context, Denied, problem_response
+
+_ANSWERS: Mapping[type[routes.Command], Callable[[Context, Any, Caller], Awaitable[Response]]] = {
+    routes.GetStatus: overview.get_status,
+    routes.ListHandlers: overview.list_handlers,
+    routes.GetHandler: overview.get_handler,
+    routes.Dispatch: submit.dispatch,
+    routes.ListOperations: operations.list_operations,
+    routes.GetOperation: operations.get_operation,
+    routes.GetRecovery: operations.get_recovery,
+    routes.Resume: operations.resume,
+    routes.Cancel: operations.cancel,
+    routes.Extend: operations.extend,
+    routes.AcceptArtifacts: operations.accept_artifacts,
+    routes.GetCall: calls.get_call,
+    routes.GetResult: calls.get_result,
+    routes.GetOutput: calls.get_output,
+    routes.AttestDead: calls.attest_dead,
+    routes.ListEffects: effects.list_effects,
+    routes.GetEffect: effects.get_effect,
+    routes.Reconcile: effects.reconcile_effect,
+    routes.Resolve: effects.resolve,
+    routes.GetEvents: events.get_events,
+}
+
+
+class Service:
+    """The API of one engine, as the function that the transport calls."""
+
+    def __init__(self, engine: Engine, *, started: int, damage: Refusal | None = None) -> None:
+        self._context = Context(engine, started=started, damage=damage)
+
+    async def app(self, request: Request) -> Response:
+        """Every request; refusals of any kind become problem documents here."""
+        context = self._context
+        method = "GET" if request.method == "HEAD" else request.method
+        command = routes.route(method, request.path, request.query, request.body)
+        if isinstance(command, Refusal):
+            return problem_response(command)
+        if isinstance(command, routes.MethodNotAllowed):
+            return _not_allowed(request.method, command)
+        if method == "POST" and context.damage is not None:
+            return problem_response(context.damage)
+        try:
+            caller = await _caller(context, request.peer)
+            return await _ANSWERS[type(command)](context, command, caller)
+        except (Unavailable, Denied) as refused:
+            return problem_response(refused.refusal)
+
+
+def _not_allowed(method: str, allowed: routes.MethodNotAllowed) -> Response:
+    allow = ", ".join(allowed.allow)
+    detail = f"{method} is not a method of this path: {allow}"
+    response = problem_response(Refusal("InvalidInput", detail))
+    return Response(405, {**response.headers, "allow": allow}, response.body)
+
+
+async def _caller(context: Context, peer: Peer) -> Caller:
+    gids = peer.process_gids | {peer.gid}
+    config = context.engine.config
+    held = roles(config, peer.uid, gids)
+    if "admin" not in held:
+        gids |= await groups_of(peer.uid, peer.gid)
+        held = roles(config, peer.uid, gids)
+    return Caller(peer, gids, held)

@@ -1,0 +1,161 @@
+"""What every answer needs: finding, permitting, waiting. Holds no state of its own."""
+
+from __future__ import annotations
+
+import pwd
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from config.access import may_run, missing_role, missing_run
+from config.load import Handler, fresh
+from config.schema import Role
+from supervisor.api.views import operation_view
+from supervisor.api.wire import JSON, PROBLEM, dumps, problem
+from supervisor.core.access import Verb
+from supervisor.core.access import missing_role as core_missing_role
+from supervisor.core.errors import Refusal
+from supervisor.core.ids import CallId, EffectId, OperationId
+from supervisor.core.record import By
+from supervisor.core.standing import FINAL, operation_state
+from supervisor.core.state import Call, Effect, Operation
+from supervisor.core.step import Decision
+from supervisor.dispatch import Engine
+from supervisor.dispatch.engine import now
+from supervisor.server import Peer, Response
+
+
+class Denied(Exception):  # noqa: N818  # carries a refusal, is caught where answers are made
+    """A refusal that was found on the way to an answer."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.detail)
+        self.refusal = refusal
+
+
+@attrs.frozen
+class Caller:
+    """Who asks, with the groups of the process and of the user together."""
+
+    peer: Peer
+    gids: frozenset[int]
+    roles: frozenset[Role]
+
+    @property
+    def by(self) -> By:
+        return By(self.peer.uid, self.peer.pid)
+
+
+def json_response(status: int, document: Any, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(status, {"content-type": JSON, **(headers or {})}, dumps(document))
+
+
+def problem_response(refusal: Refusal) -> Response:
+    status, document = problem(refusal)
+    return Response(status, {"content-type": PROBLEM}, dumps(document))
+
+
+def user_name(uid: int) -> str:
+    """The user's name where the host knows one."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+class Context:
+    """One engine's service. `damage` makes it read-only and says why."""
+
+    def __init__(self, engine: Engine, *, started: int, damage: Refusal | None = None) -> None:
+        self.engine = engine
+        self.started = started
+        self.damage = damage
+
+    def permit(self, verb: Verb, caller: Caller, *, owner: int | None) -> None:
+        lacking = core_missing_role(verb, caller.roles, owns=owner == caller.peer.uid)
+        if lacking is not None:
+            denial = missing_role(self.engine.config, lacking, user_name(caller.peer.uid))  # type: ignore[arg-type]  # one of the four roles
+            raise Denied(Refusal("AccessDenied", denial.detail, fix=denial.fix, needs=denial.needs))
+
+    def permit_handler(self, handler: Handler, caller: Caller) -> None:
+        held: Any = caller.roles
+        if not may_run(handler.manifest, caller.peer.uid, caller.gids, held):
+            denial = missing_run(handler.manifest, user_name(caller.peer.uid))
+            raise Denied(Refusal("AccessDenied", denial.detail, fix=denial.fix, needs=denial.needs))
+
+    def operation(self, operation_id: str, caller: Caller, verb: Verb = Verb.READ) -> Operation:
+        operation = self.engine.state.operations.get(OperationId(operation_id))
+        readable = operation is not None and (
+            core_missing_role(Verb.READ, caller.roles, owns=operation.by.uid == caller.peer.uid)
+            is None
+        )
+        if operation is None or not (readable or verb is Verb.SETTLE):
+            raise Denied(Refusal("NotFound", f"no operation {operation_id}"))
+        self.permit(verb, caller, owner=operation.by.uid)
+        return operation
+
+    def call(self, call_id: str, caller: Caller, verb: Verb = Verb.READ) -> tuple[Operation, Call]:
+        operation_id = self.engine.operation_of_call(call_id)
+        if operation_id is None:
+            raise Denied(Refusal("NotFound", f"no call {call_id}"))
+        operation = self.operation(operation_id, caller, verb)
+        return operation, operation.calls[CallId(call_id)]
+
+    def effect(
+        self, effect_id: str, caller: Caller, verb: Verb = Verb.READ
+    ) -> tuple[Operation, Effect]:
+        operation_id = self.engine.operation_of_effect(effect_id)
+        if operation_id is None:
+            raise Denied(Refusal("NotFound", f"no effect {effect_id}"))
+        operation = self.operation(operation_id, caller, verb)
+        return operation, operation.effects[EffectId(effect_id)]
+
+    def visible(self, caller: Caller) -> Callable[[Operation], bool]:
+        everything = core_missing_role(Verb.READ, caller.roles, owns=False) is None
+        return lambda operation: everything or operation.by.uid == caller.peer.uid
+
+    def handler(self, name: str) -> Handler:
+        handler = self.engine.handlers.get(name)
+        if handler is not None:
+            return handler
+        broken = self.engine.handlers.broken.get(name)
+        if broken is not None:
+            fix = f"effectctl handlers check {name}"
+            raise Denied(Refusal("UnknownHandler", f"its manifest is broken: {broken}", fix=fix))
+        raise Denied(Refusal("UnknownHandler", f"no handler {name!r} is loaded"))
+
+    def digests(self, operation: Operation) -> dict[str, str | None]:
+        names = {call.terms.handler for call in operation.ordered_calls()}
+        found = {name: self.engine.handlers.get(name) for name in names}
+        return {name: fresh(one) if one is not None else None for name, one in found.items()}
+
+    async def read(self) -> None:
+        """Reads show what is durable: they wait for what is being written."""
+        if self.damage is None:
+            await self.engine.settled()
+
+    async def final(self, operation_id: OperationId, wait_ms: int) -> bool:
+        """Wait until nothing of it runs or queues, at most so long; whether it is so."""
+        engine = self.engine
+        with trio.move_on_after(wait_ms / 1000):
+            while True:
+                await self.read()
+                changed = engine.events.change_of(operation_id)
+                if operation_state(engine.state.operations[operation_id]) in FINAL:
+                    return True
+                await changed.wait()
+        return operation_state(engine.state.operations[operation_id]) in FINAL
+
+    async def acted(self, decision: Decision, operation_id: str, wait_ms: int = 0) -> Response:
+        """The operation as it is now, after a request about it was decided."""
+        if decision.refusal is not None:
+            return problem_response(decision.refusal)
+        final = await self.final(OperationId(operation_id), wait_ms)
+        operation = self.engine.state.operations[OperationId(operation_id)]
+        document = operation_view(operation, now())
+        if final or decision.repeated:
+            return json_response(200, document)
+        headers = {"location": f"/v1/operations/{operation_id}", "retry-after": "1"}
+        return json_response(202, document, headers)

@@ -1,0 +1,56 @@
+"""Requests about effects."""
+
+from __future__ import annotations
+
+from supervisor.api import listing, routes
+from supervisor.api.views import effect_view
+from supervisor.core.access import Verb
+from supervisor.core.errors import Refusal
+from supervisor.core.step import (
+    Decision,
+    ResolveAsked,
+)
+from supervisor.dispatch.engine import now
+from supervisor.dispatch.reconcile import reconcile
+from supervisor.server import Response
+from supervisor.service.context import Caller, Context, Denied, json_response
+
+
+async def list_effects(context: Context, command: routes.ListEffects, caller: Caller) -> Response:
+    await context.read()
+    page = listing.effects(context.engine.state, command, context.visible(caller), now())
+    return json_response(200, page)
+
+
+async def get_effect(context: Context, command: routes.GetEffect, caller: Caller) -> Response:
+    await context.read()
+    operation, effect = context.effect(command.effect_id, caller)
+    return json_response(200, effect_view(operation, effect, now()))
+
+
+async def reconcile_effect(context: Context, command: routes.Reconcile, caller: Caller) -> Response:
+    operation, effect = context.effect(
+        command.effect_id, caller, Verb.SETTLE if "resolve" in caller.roles else Verb.DRIVE
+    )
+    if context.engine.draining:
+        raise Denied(Refusal("Draining", "the daemon is stopping"))
+    refusal = await reconcile(context.engine, effect.effect_id, caller.by)
+    return await context.acted(
+        Decision(refusal=refusal, repeated=True), operation.operation_id, command.wait_ms
+    )
+
+
+async def resolve(context: Context, command: routes.Resolve, caller: Caller) -> Response:
+    operation, effect = context.effect(command.effect_id, caller, Verb.SETTLE)
+    decision = await context.engine.commit(
+        ResolveAsked(
+            now(),
+            effect.effect_id,
+            caller.by,
+            command.applied,
+            command.evidence,
+            command.if_revision,
+            command.result,
+        )
+    )
+    return await context.acted(decision, operation.operation_id)

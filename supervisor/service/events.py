@@ -1,0 +1,68 @@
+"""Events: each durable frame once, from wherever the client is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import trio
+
+from supervisor.api import routes
+from supervisor.api.wire import NDJSON, dumps, time_text
+from supervisor.core.access import Verb
+from supervisor.core.access import missing_role as core_missing_role
+from supervisor.core.errors import Refusal
+from supervisor.core.record import KIND_OF, OperationRecord
+from supervisor.dispatch import Event
+from supervisor.journal.records import to_document
+from supervisor.server import Response
+from supervisor.service.context import Caller, Context, Denied
+
+# So that a proxy or a client sees that the stream is alive.
+_IDLE_S = 15
+
+
+async def get_events(context: Context, command: routes.GetEvents, caller: Caller) -> Response:
+    await context.read()
+    events = context.engine.events
+    if not events.complete and command.after + 1 < events.earliest:
+        extra = {"earliest": events.earliest}
+        detail = f"events are kept from position {events.earliest}"
+        raise Denied(Refusal("EventsExpired", detail, extra=extra))
+    everything = core_missing_role(Verb.READ, caller.roles, owns=False) is None
+    uid = None if everything else caller.peer.uid
+    return Response(200, {"content-type": NDJSON}, _stream(context, command, uid))
+
+
+async def _stream(
+    context: Context, command: routes.GetEvents, uid: int | None
+) -> AsyncIterator[bytes]:
+    """Each frame's facts once; an empty line when nothing happens for a while."""
+    position = command.after
+    while True:
+        lines = b""
+        for event in context.engine.events.after(position):
+            position = event.position
+            if uid is None or event.owner in {uid, None}:
+                lines += _event_lines(event)
+        if lines:
+            yield lines
+        elif not command.follow:
+            return
+        else:
+            with trio.move_on_after(_IDLE_S) as idle:
+                await context.engine.events.changed()
+            if idle.cancelled_caught:
+                yield b"\n"
+
+
+def _event_lines(event: Event) -> bytes:
+    lines: list[bytes] = []
+    for record in event.records:
+        document = to_document(record)
+        document.pop("k")
+        at = document.pop("at")
+        head = {"position": event.position, "at": time_text(at), "type": KIND_OF[type(record)]}
+        if not isinstance(record, OperationRecord):
+            head["operation_id"] = None
+        lines.append(dumps({**head, **document}) + b"\n")
+    return b"".join(lines)

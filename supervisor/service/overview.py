@@ -1,0 +1,27 @@
+"""The daemon and its handlers."""
+
+from __future__ import annotations
+
+from supervisor.api import routes
+from supervisor.server import Response
+from supervisor.service.context import Caller, Context, json_response
+from supervisor.service.handler_view import handler_view, handlers_view
+from supervisor.service.status import status_view
+
+
+async def get_status(context: Context, _: routes.GetStatus, caller: Caller) -> Response:
+    await context.read()
+    return json_response(
+        200,
+        status_view(
+            context.engine, context.visible(caller), started=context.started, damage=context.damage
+        ),
+    )
+
+
+async def list_handlers(context: Context, _: routes.ListHandlers, __: Caller) -> Response:
+    return json_response(200, handlers_view(context.engine.handlers))
+
+
+async def get_handler(context: Context, command: routes.GetHandler, _: Caller) -> Response:
+    return json_response(200, handler_view(context.handler(command.name)))

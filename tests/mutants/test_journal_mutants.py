@@ -1,0 +1,233 @@
+"""Planted bugs in the journal: each must be caught by the test that is there for it.
+
+The mutated source runs in a forked child, with every module of the journal and its tests
+imported anew, so that nothing of the real one is left in it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.util
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+class Mutant(NamedTuple):
+    module: str
+    old: str
+    new: str
+    caught_by: Callable[[], None]
+
+
+def crash_states() -> None:
+    test = importlib.import_module("tests.journal.test_crash_states")
+    test.test_no_power_cut_loses_an_acknowledged_frame_or_is_refused(512, 0)
+
+
+def small_crash_states() -> None:
+    test = importlib.import_module("tests.journal.test_crash_states")
+    test.every_workload(2, limit=64, align=512)
+
+
+def tears() -> None:
+    test = importlib.import_module("tests.journal.test_corruption")
+    test.test_no_tear_of_a_large_batch_is_taken_for_rot(512)
+
+
+def flips() -> None:
+    test = importlib.import_module("tests.journal.test_corruption")
+    test.test_every_single_flipped_bit_is_refused_or_harmless(512, False, 1024)
+
+
+def segments_lost() -> None:
+    test = importlib.import_module("tests.journal.test_corruption")
+    test.test_a_missing_doubled_swapped_or_renamed_segment_is_refused()
+    test.test_a_segment_cut_short_anywhere_is_refused_unless_only_dead_bytes_are_gone(512)
+
+
+def replaced_bytes() -> None:
+    test = importlib.import_module("tests.journal.test_corruption")
+    test.test_every_byte_replaced_is_refused_or_harmless(512)
+
+
+def failed_sync() -> None:
+    test = importlib.import_module("tests.journal.test_faults")
+    test.test_a_failed_commit_makes_no_further_call("fdatasync")
+
+
+def short_writes() -> None:
+    test = importlib.import_module("tests.journal.test_faults")
+    test.test_a_fault_at_any_call_loses_nothing_acknowledged("short by one", False)
+
+
+def kept_cache() -> None:
+    import errno
+
+    test = importlib.import_module("tests.journal.test_faults")
+    test.test_a_fault_at_any_call_loses_nothing_acknowledged(errno.EIO, True)
+
+
+def quoted() -> None:
+    test = importlib.import_module("tests.journal.test_corruption")
+    test.test_a_payload_that_quotes_a_frame_cannot_make_a_tear_look_like_rot()
+
+
+def reserve() -> None:
+    test = importlib.import_module("tests.journal.test_room")
+    test.test_outcomes_whose_costs_were_guaranteed_fit_whatever_came_before()
+
+
+SEGMENTS, RULE, CHAIN = (f"supervisor.journal.{m}" for m in ("segments", "rule", "chain"))
+CODEC, OPENING, ROOM = (f"supervisor.journal.{m}" for m in ("codec", "opening", "room"))
+
+MUTANTS = {
+    "a batch is not synced": Mutant(
+        SEGMENTS, "        self._os.fdatasync(self._fd)\n", "", small_crash_states
+    ),
+    "the directory is not synced after a rotation": Mutant(
+        SEGMENTS, "            self._os.fsync(self._directory)\n", "", small_crash_states
+    ),
+    "a new segment is not synced before it has a name": Mutant(
+        SEGMENTS, "            self._os.fsync(fd)\n", "", small_crash_states
+    ),
+    "a spare is not synced": Mutant(SEGMENTS, "    os_.fsync(fd)\n", "", small_crash_states),
+    "the watermark claims the batch it stands in": Mutant(
+        SEGMENTS,
+        "        durable = position\n",
+        "        durable = position + len(payloads)\n",
+        tears,
+    ),
+    "batches are appended to a torn segment": Mutant(
+        OPENING, "walked.tail.torn or not agree", "not agree", small_crash_states
+    ),
+    "a killed writer's bytes are served unsynced": Mutant(
+        OPENING, "            os_.fsync(fd)\n", "            pass\n", small_crash_states
+    ),
+    "the page cache is believed after a failed sync": Mutant(
+        OPENING, " or not agree", "", kept_cache
+    ),
+    "holes between sectors are rot": Mutant(RULE, "filler % SECTOR == 0 or shared", "False", tears),
+    "any filler byte explains damage": Mutant(
+        RULE,
+        "    return is_filler(buf, filler, sector_end if whole else len(buf))",
+        "    return True or (sector_end, whole)",
+        replaced_bytes,
+    ),
+    "what later lines attest is ignored": Mutant(
+        RULE, "    if attested > position:", "    if attested < 0:", replaced_bytes
+    ),
+    "the terminator is ignored": Mutant(
+        RULE, "buf[max(start, newline - 2) : newline] == TERMINATOR", "False", replaced_bytes
+    ),
+    "reading stops at the first bad frame": Mutant(
+        CHAIN, "            if tail.rot is None:", "            if True:", flips
+    ),
+    "the predecessor's end is not checked": Mutant(
+        CHAIN,
+        "        if reached != (official.end, official.position, official.digest):",
+        "        if reached == ():",
+        segments_lost,
+    ),
+    "a segment's size is not checked": Mutant(
+        CHAIN, "            if len(buf) != header.size:", "            if False:", segments_lost
+    ),
+    "a line's predecessor is not checked": Mutant(
+        CHAIN,
+        "line.position != tip.position + 1 or line.previous != tip.digest[:32]",
+        "line.position <= 0",
+        segments_lost,
+    ),
+    "lines inside a payload are believed": Mutant(
+        CODEC, "if line is not None and _is_own_line(buf, line)", "if line is not None", quoted
+    ),
+    "a failed sync is tried once more": Mutant(
+        SEGMENTS,
+        "        self._os.fdatasync(self._fd)\n",
+        "        try:\n            self._os.fdatasync(self._fd)\n"
+        "        except OSError:\n            self._os.fdatasync(self._fd)\n",
+        failed_sync,
+    ),
+    "a short write counts as written": Mutant(
+        SEGMENTS, "    if count != len(data):", "    if count < 0:", short_writes
+    ),
+    "the end of each file counts as room": Mutant(
+        ROOM,
+        "        return max(0, rest - self._waste) + whole",
+        "        return rest + whole",
+        reserve,
+    ),
+}
+
+
+class Mutating(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Loads one module from its changed source; everything else as always."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+        self.loaded = False
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None):
+        if name != self._mutant.module:
+            return None
+        return importlib.util.spec_from_loader(name, self)
+
+    def exec_module(self, module: ModuleType) -> None:
+        path = ROOT / (self._mutant.module.replace(".", "/") + ".py")
+        source = path.read_text("utf-8")
+        assert self._mutant.old in source, "the line to change is gone: change the mutant too"
+        exec(
+            compile(source.replace(self._mutant.old, self._mutant.new), path, "exec"),
+            module.__dict__,
+        )
+        self.loaded = True
+
+
+def forget_journal() -> None:
+    for name in list(sys.modules):
+        if name.startswith(("supervisor.journal", "tests.journal")):
+            del sys.modules[name]
+
+
+def run_in_child(mutant: Mutant | None, test: Callable[[], None]) -> str:
+    """ "passed", "caught", or the traceback of what went wrong with the planting itself."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        verdict = "passed"
+        try:
+            forget_journal()
+            finder = Mutating(mutant) if mutant else None
+            sys.meta_path[:0] = [finder] if finder else []
+            test()
+        except Exception:
+            planted = finder is None or finder.loaded
+            verdict = "caught" if planted else traceback.format_exc()
+        os.write(writer, verdict.encode()[-2000:])
+        os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        verdict = pipe.read().decode()
+    os.waitpid(pid, 0)
+    return verdict
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_bug_is_caught(name):
+    mutant = MUTANTS[name]
+    assert run_in_child(mutant, mutant.caught_by) == "caught"
+
+
+@pytest.mark.parametrize("test", {m.caught_by: None for m in MUTANTS.values()})
+def test_the_same_tests_pass_without_a_bug(test):
+    assert run_in_child(None, test) == "passed"
