@@ -15,6 +15,7 @@ import attrs
 from demo.blocks import overdue, unanswered, unrecorded, unstarted
 from demo.failure import DemoFailed
 from demo.processes import Processes, end, end_descendants, running_from
+from demo.recover import unsettled
 from demo.screen import Screen
 from demo.stage import Stage, new_root, set_up
 from demo.tally import Measured, Tally
@@ -69,6 +70,8 @@ def _run(given: argparse.Namespace, screen: Screen) -> int:
         try:
             stage = set_up(root, processes, stay=given.keep)
             measured = [_block(stage, screen, letter, block, given) for letter, block in BLOCKS]
+            with stage.daemon.client() as client:
+                left = Tally(unsettled=unsettled(client))
             kept = given.keep
         finally:
             if not kept:
@@ -76,7 +79,7 @@ def _run(given: argparse.Namespace, screen: Screen) -> int:
                     signal.signal(number, signal.SIG_IGN)
                 processes.end_all()
                 end_descendants()
-    return _conclude(screen, given, measured, stage, int((time.monotonic() - begun) * 1000))
+    return _conclude(screen, given, measured, left, stage, int((time.monotonic() - begun) * 1000))
 
 
 def _block(
@@ -99,11 +102,12 @@ def _conclude(
     screen: Screen,
     given: argparse.Namespace,
     measured: list[Measured],
+    left: Tally,
     stage: Stage,
     took_ms: int,
 ) -> int:
     plain = sum((block.plain for block in measured), Tally())
-    effectd = sum((block.effectd for block in measured), Tally())
+    effectd = sum((block.effectd for block in measured), left)
     screen.say(
         "",
         screen.strong(f"Totals, after {took_ms // 1000} s"),
@@ -113,7 +117,7 @@ def _conclude(
     if given.json is not None:
         _write_json(given.json, measured, plain, effectd, took_ms)
     if given.keep:
-        _say_what_is_left(screen, stage)
+        _say_what_is_left(screen, stage, measured)
     return 0 if effectd.clean else 1
 
 
@@ -129,14 +133,19 @@ def _write_json(
     path.write_text(json.dumps(document, indent=2) + "\n")
 
 
-def _say_what_is_left(screen: Screen, stage: Stage) -> None:
-    effectctl = f"{Path(sys.executable).parent / 'effectctl'} --socket {stage.daemon.socket}"
+def _say_what_is_left(screen: Screen, stage: Stage, measured: list[Measured]) -> None:
+    effectctl = Path(sys.executable).parent / "effectctl"
+    if effectctl.is_relative_to(Path.cwd()):
+        effectctl = effectctl.relative_to(Path.cwd())
+    mail: Any = measured[0].figures["no_safe_retry"]
     screen.say(
         "",
-        "effectd and the providers go on. Try:",
-        f"   {effectctl} operations list",
-        f"   {effectctl} effects list",
-        f"To end them:  kill {stage.processes.pids()}; rm -r {stage.root}",
+        "effectd and the providers go on. Look around:",
+        f"  export EFFECTD_SOCKET={stage.daemon.socket}",
+        f"  {effectctl} operations list",
+        f"  {effectctl} operations show {mail['recovered']['operation_id']}",
+        "End them:",
+        f"  kill {stage.processes.pids()}; rm -r {stage.root}",
     )
 
 

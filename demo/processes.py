@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import signal
@@ -126,13 +127,17 @@ def running_from(directory: Path) -> list[psutil.Process]:
     return found
 
 
-def started_ns(process: psutil.Process) -> int:
-    """When it was started, in nanoseconds since boot (CLOCK_BOOTTIME), to a clock tick (10 ms).
+def first_start_ns(processes: Iterable[psutil.Process]) -> int | None:
+    """When the first of them was started, in nanoseconds since boot, to a clock tick (10 ms).
 
     psutil's create_time() adds a boot time of whole seconds, which is too coarse here.
     """
-    after_name = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return int(after_name[19]) * 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    ticks = []
+    for process in processes:
+        with contextlib.suppress(OSError):  # it has ended since it was found
+            after_name = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            ticks.append(int(after_name[19]))
+    return min(ticks) * 1_000_000_000 // os.sysconf("SC_CLK_TCK") if ticks else None
 
 
 def end(processes: Iterable[psutil.Process]) -> None:

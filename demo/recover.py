@@ -22,6 +22,7 @@ MAX_STEPS = 6
 class Recovered:
     """How one operation came to its end."""
 
+    operation_id: str
     said: str
     """Its state as the daemon gave it after the restart."""
     verdict: str
@@ -43,6 +44,7 @@ def recover(client: Client, world: World, operation_id: str) -> Recovered:
         client.operation(operation_id, wait_ms=FINAL_MS)
         recovery = client.recovery(operation_id)
     return Recovered(
+        operation_id=operation_id,
         said=str(first["state"]),
         verdict=str(effects[0]["verdict"]) if effects else "",
         unknown=first["state"] == "unknown",
@@ -87,6 +89,11 @@ def _wait_until_settled(client: Client, effect_id: str) -> None:
         if time.monotonic() > deadline:
             raise DemoFailed(f"the reconciler of {effect_id} has not settled it")
         time.sleep(0.05)
+
+
+def unsettled(client: Client) -> int:
+    """How many effects are unknown that must not just be made again."""
+    return sum(effect["contract"] != "none" for effect in client.effects(outcome="unknown"))
 
 
 def finish(client: Client, operation_id: str) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from demo.processes import Processes, adopt_orphans
 from demo.world import World, start_world
 
 CHECKOUT = Path(__file__).resolve().parent.parent
+PREFIX = "effectd-demo-"
 SOCKET_PATH_MAX = 107
 
 
@@ -86,12 +87,23 @@ def set_up(root: Path, processes: Processes, *, stay: bool) -> Stage:
 
 
 def _make_root() -> Path:
-    root = Path(tempfile.mkdtemp(prefix="effectd-demo-")).resolve()
-    if len(os.fsencode(root / "run" / "effectd.sock")) > SOCKET_PATH_MAX:
-        root.rmdir()
-        root = Path(tempfile.mkdtemp(prefix="effectd-demo-", dir="/tmp"))
-    root.chmod(0o755)
+    try:
+        root = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
+        if not _fit_for_handlers(root):
+            root.rmdir()
+            root = Path(tempfile.mkdtemp(prefix=PREFIX, dir="/tmp"))
+        root.chmod(0o755)
+    except OSError as error:
+        raise DemoFailed(f"no directory for temporary files can be had: {error}") from error
     return root
+
+
+def _fit_for_handlers(root: Path) -> bool:
+    """Whether the socket's path is short enough, and the handlers' user gets down to here."""
+    short = len(os.fsencode(root / "run" / "effectd.sock")) <= SOCKET_PATH_MAX
+    return short and (
+        os.geteuid() != 0 or all(parent.stat().st_mode & 0o001 for parent in root.parents)
+    )
 
 
 def _copy_tools(root: Path) -> tuple[Path, Path]:

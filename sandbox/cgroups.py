@@ -64,6 +64,14 @@ class Cgroup:
             os.close(folder)
             raise
 
+    def limit_tasks(self, most: int) -> bool:
+        """Let at most ``most`` processes and init be inside; False without a pids controller."""
+        try:
+            (self.path / "pids.max").write_text(str(most + 1))
+        except OSError:
+            return False
+        return True
+
     def kill(self) -> None:
         """SIGKILL to all inside, atomically with respect to forks; one that is gone is dead."""
         try:

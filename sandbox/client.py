@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -28,10 +29,16 @@ __all__ = ["Launcher", "Sandbox"]
 
 PREPARE_S = 5.0
 PING_S = 1.0
-SILENCE_S = 5.0
+SILENT_PINGS = 5
 # A launcher that ended five times, each within a minute of its start, will not get better.
 RESTARTS_MAX = 5
 RESTART_RESET_S = 60.0
+# How long a preparation that failed may wait for its init to die: one that hangs in a look-up on a
+# dead file system stays, without descriptors of ours, until that ends.
+UNWANTED_S = 0.5
+# Descriptors that the daemon keeps for itself: those in flight to handlers count against its own
+# soft limit, and a handler of the same uid can hold as many in flight as it may have open.
+FILES_KEPT = 1_024
 
 _TOO_MANY = "the paths to expose do not fit into one message"
 
@@ -51,7 +58,7 @@ class _Process:
     control: trio.socket.SocketType
     lost: trio.Event = attrs.field(factory=trio.Event)
     buried: trio.Event = attrs.field(factory=trio.Event)
-    heard: float = 0.0
+    heard: bool = False
     waiting: dict[int, _Answer] = attrs.field(factory=dict[int, "_Answer"])
 
     def kill(self) -> None:
@@ -81,6 +88,7 @@ class Launcher:
         self.cgroup_root = cgroup_root
         self._process = self._spawn()
         self._numbers = 0
+        self._files = _raise_file_limit()
         self._closing = trio.Event()
         self._sending = trio.Lock()
 
@@ -103,7 +111,6 @@ class Launcher:
                 "handlers never run as root: set handler_user to an unprivileged user"
                 " (effectd-run under systemd, nobody for a try as root)"
             )
-        _raise_file_limit()
         if cgroup_root is not None and (why := cgroups.unavailable(cgroup_root)):
             raise SandboxUnavailable("cgroup", why, remedies.CGROUP)
         return cls(uid, gid, cgroup_root)
@@ -160,7 +167,9 @@ class Launcher:
                     raise LauncherLost(f"the launcher ended {failures} times in a row, at once")
                 await trio.sleep(min(0.05 * 2**failures, 2.0) if failures > 1 else 0)
                 # On the main thread, and 20 to 40 ms of it: trio would spawn from a worker.
-                self._process = self._spawn()
+                # When it cannot be done (no memory, no descriptors) that counts as an end.
+                with contextlib.suppress(OSError):
+                    self._process = self._spawn()
         finally:
             with trio.CancelScope(shield=True):
                 await self._bury(self._process)
@@ -174,11 +183,10 @@ class Launcher:
 
     async def _attend(self, process: _Process) -> None:
         """Until this launcher is lost: its answers, its pulse, its death."""
-        process.heard = trio.current_time()
         async with trio.open_nursery() as nursery:
 
-            async def first(watch: object) -> None:
-                await watch(process)  # type: ignore[operator]
+            async def first(watch: Callable[[_Process], Awaitable[None]]) -> None:
+                await watch(process)
                 nursery.cancel_scope.cancel()
 
             nursery.start_soon(first, self._receive)
@@ -200,12 +208,19 @@ class Launcher:
         os.close(process.pidfd)
 
     async def _pulse(self, process: _Process) -> None:
-        """A stopped launcher never makes its pidfd readable; only its silence tells."""
+        """A stopped launcher never makes its pidfd readable; only its silence tells.
+
+        Silence is counted in pings, not in seconds: a daemon that was itself stopped for a while
+        must not take that for its launcher's death.
+        """
         ping = wire.REQUEST.pack(wire.PING, 0, 0, 0)
+        silent = 0
         with contextlib.suppress(LauncherLost):
-            while trio.current_time() - process.heard < SILENCE_S:
+            while silent < SILENT_PINGS:
+                process.heard = False
                 await self._send(process, ping, [])
                 await trio.sleep(PING_S)
+                silent = 0 if process.heard else silent + 1
 
     async def _receive(self, process: _Process) -> None:
         while True:
@@ -221,7 +236,7 @@ class Launcher:
             fds = array.array("i")
             for _, _, data in ancillary:
                 fds.frombytes(data)
-            process.heard = trio.current_time()
+            process.heard = True
             answer = process.waiting.pop(number, None) if kind != wire.PONG else None
             if answer is None:
                 for fd in fds:  # whoever asked has given up: end of file ends that init
@@ -264,7 +279,8 @@ class Launcher:
         except BaseException:
             with trio.CancelScope(shield=True):
                 if sandbox is not None:
-                    await sandbox.discard()
+                    await sandbox.kill(UNWANTED_S)
+                    await sandbox.aclose()
                 elif cgroup is not None:
                     cgroup.kill()
                     cgroup.remove()
@@ -275,10 +291,13 @@ class Launcher:
         process = self._process
         if process.lost.is_set():
             raise LauncherLost("the launcher ended, another is being started")
+        if self.uid == os.getuid() and spec.files_max + FILES_KEPT > self._files:
+            raise SandboxUnavailable("limits", f"files_max is {spec.files_max}", remedies.FILES)
         if contained_by == wire.BY_NAMESPACE:
             flags, steps = plan.clone_flags(spec), plan.strict(spec)
         else:
-            flags, steps = 0, plan.bare(spec)
+            counted = cgroup is not None and cgroup.limit_tasks(spec.tasks_max)
+            flags, steps = 0, plan.bare(spec, counted=counted)
         self._numbers = (self._numbers + 1) % (1 << 32)
         number = self._numbers
         answer = process.waiting[number] = _Answer()
@@ -327,7 +346,8 @@ def _refuse(broken: Broken, uid: int) -> NoReturn:
     raise SandboxUnavailable(broken.layer, cause, remedy)
 
 
-def _raise_file_limit() -> None:
+def _raise_file_limit() -> int:
     """As many as are allowed: descriptors in flight to handlers count against the soft limit."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _CLOEXEC, _DONTWAIT, _NOSIGNAL = 0x40000000, 0x40, 0x4000
 _SOL_SOCKET, _SCM_RIGHTS = 1, 1
 _AF_UNIX, _SEQPACKET = 1, 5
-_SIGINT, _SIGKILL, _SIGPIPE, _SIGXFSZ = 2, 9, 13, 25
+_SIGKILL = 9
 # The daemon reads its answers promptly or is as good as dead.
 _QUEUE_MAX = 1_024
 
@@ -78,31 +78,37 @@ class Launcher:
         self, number: int, containment: int, flags: int, plan: bytes, fds: list[int]
     ) -> None:
         """Fork an init. It reports on its own slot; here only that it exists."""
-        cgroup, cgroup_kill = fds or (-1, -1)
-        theirs, ours = _socket.socketpair(_AF_UNIX, _SEQPACKET)
+        cgroup, cgroup_kill = fds if len(fds) == 2 else (-1, -1)
+        made: list[int] = []  # what this process must not keep, whatever happens
+        pid, pidfd = 0, -1
         # Dumpable while the child is made, and the child with it: otherwise /proc/PID would
         # belong to root, and its id maps could not be written.
         linux.prctl(linux.PR_SET_DUMPABLE, 1)
-        pid, pidfd = 0, -1
         try:
+            theirs, ours = _socket.socketpair(_AF_UNIX, _SEQPACKET)
+            made += [theirs.detach(), ours.detach()]
             pid, pidfd = linux.clone3(flags, cgroup)
             if pid == 0:
-                self.child(Init(ours, self.me, cgroup_kill, containment), plan)
+                slot = _socket.socket(_AF_UNIX, _SEQPACKET, 0, made[1])
+                self.child(Init(slot, self.me, cgroup_kill, containment), plan)
+            made.append(os.dup(pidfd))
             if containment == wire.BY_NAMESPACE:
                 linux.write_maps(pid, self.uid, self.gid)
-            theirs.send(wire.GO)
+            os.write(made[0], wire.GO)
         except OSError as error:
-            self.answer(wire.REFUSED, number, errno=error.errno or 0)
-            if pidfd >= 0:
+            if pid:
                 self.discard(pid, pidfd)
-            theirs.close()
+            self.answer(wire.REFUSED, number, errno=error.errno or 0)
         else:
-            self.answer(wire.PREPARED, number, pid, fds=[os.dup(pidfd), theirs.detach()])
+            slot_fd, ours_fd, pidfd_copy = made
+            self.answer(wire.PREPARED, number, pid, fds=[pidfd_copy, slot_fd])
+            made = [ours_fd]
             self.inits[pidfd] = pid
             self.poll.register(pidfd, select.POLLIN)
         finally:
             linux.prctl(linux.PR_SET_DUMPABLE, 0)
-            ours.close()
+            for fd in made:
+                os.close(fd)
 
     def child(self, init: Init, plan: bytes) -> NoReturn:
         """Errors leave as messages only: stderr is /dev/null, tracebacks tell."""
@@ -158,8 +164,9 @@ def main(control: int, daemon: int, uid: int, gid: int) -> None:
         return  # it died before the signal was armed
     linux.keep_fds([control])
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
-    # Python's own handling of these would reach PID 1 of every sandbox.
-    linux.default_signals((_SIGINT, _SIGPIPE, _SIGXFSZ))
+    # Python's handler of SIGINT would run in PID 1 of every sandbox, and a SIGCHLD that the
+    # daemon was started with ignored would reap the handlers before init does.
+    linux.default_signals(range(1, 65))
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if os.getuid() == uid:

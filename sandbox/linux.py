@@ -188,8 +188,8 @@ def drop_bounding_set() -> None:
             _checked(-1)
 
 
-def default_signals(numbers: tuple[int, ...]) -> None:
-    """SIG_DFL for each of ``numbers``."""
+def default_signals(numbers: range) -> None:
+    """SIG_DFL for each of ``numbers`` that can have it."""
     for number in numbers:
         _libc.signal(number, None)
 

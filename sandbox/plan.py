@@ -72,10 +72,15 @@ def _strict(spec: Spec, resolver: tuple[str, ...]) -> bytes:
     return wire.pack_list(steps)
 
 
-def bare(spec: Spec) -> bytes:
-    """The steps of a sandbox that is only a cgroup: limits, and no gain of privilege by exec
-    unless the handler is trusted at level ``none`` (where sudo is meant to work)."""
-    steps = [step("limits", "oom_score", "500"), *limit_steps(spec)]
+def bare(spec: Spec, *, counted: bool) -> bytes:
+    """The steps of a sandbox that is only a cgroup. ``counted``: it limits the tasks as well.
+
+    At level ``none`` exec may gain privileges: that is where sudo is meant to work.
+    """
+    steps = [step("limits", "oom_score", "500")]
+    # Without a user namespace RLIMIT_NPROC counts every process of the uid, strangers included,
+    # so it is only for want of anything better.
+    steps += limit_steps(spec)[: -1 if counted else None]
     if spec.level == "strict":
         steps += [step("capabilities", "limit_capabilities")]
         steps += [step("no_new_privs", "no_new_privs")]
@@ -134,24 +139,23 @@ def _resolver() -> tuple[str, ...]:
 
 
 def limit_steps(spec: Spec) -> list[bytes]:
-    """The resource limits alone."""
+    """The resource limits alone, that of processes last."""
     # Exactly one byte of core: the kernel then refuses piped core patterns too, which ignore a
     # limit of zero, and writes no file below a page.
     limits = [
-        (resource.RLIMIT_CORE, 1),
-        (resource.RLIMIT_NOFILE, spec.files_max),
-        (resource.RLIMIT_FSIZE, spec.file_size_max),
-        # In a user namespace this counts the sandbox's own processes; its init is one of them.
-        (resource.RLIMIT_NPROC, spec.tasks_max + 1),
-        (resource.RLIMIT_MEMLOCK, 65_536),
-        (resource.RLIMIT_MSGQUEUE, 0),
-        (resource.RLIMIT_SIGPENDING, 256),
-        (resource.RLIMIT_NICE, 0),
-        (resource.RLIMIT_RTPRIO, 0),
+        (resource.RLIMIT_CORE, 1, 1),
+        (resource.RLIMIT_NOFILE, spec.files_max, spec.files_max),
+        (resource.RLIMIT_FSIZE, spec.file_size_max, spec.file_size_max),
+        (resource.RLIMIT_MEMLOCK, 65_536, 65_536),
+        (resource.RLIMIT_MSGQUEUE, 0, 0),
+        (resource.RLIMIT_SIGPENDING, 256, 256),
+        (resource.RLIMIT_NICE, 0, 0),
+        (resource.RLIMIT_RTPRIO, 0, 0),
     ]
-    steps = [step("limits", "limit", number, value, value) for number, value in limits]
     if spec.cpu_max_ms is not None:
         # SIGXCPU first, SIGKILL a second later. The kernel counts whole seconds.
         seconds = -(-spec.cpu_max_ms // 1000)
-        steps.append(step("limits", "limit", resource.RLIMIT_CPU, seconds, seconds + 1))
-    return steps
+        limits.append((resource.RLIMIT_CPU, seconds, seconds + 1))
+    # In a user namespace this counts the sandbox's own processes; its init is one of them.
+    limits.append((resource.RLIMIT_NPROC, spec.tasks_max + 1, spec.tasks_max + 1))
+    return [step("limits", "limit", *numbers) for numbers in limits]

@@ -23,6 +23,10 @@ SLOW_REMEDY = (
     "A path that it exposes may be on a file system that hangs (NFS, FUSE, autofs): check the"
     " handler's read, write and command."
 )
+FILES = (
+    "Handlers share the daemon's uid, whose limit of open files is too low for that: raise"
+    " LimitNOFILE= (ulimit -n) to files_max + 1024 at least, or lower files_max."
+)
 PROC = (
     "Something is mounted over a part of /proc (ProtectKernelTunables=, ProtectKernelLogs=,"
     " ProtectHostname= or a container's masks): remove it, or set"

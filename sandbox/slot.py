@@ -141,10 +141,12 @@ class Sandbox:
             os.lseek(given, 0, os.SEEK_SET)
             fcntl.fcntl(given, fcntl.F_ADD_SEALS, _SEALS)
             # Non-blocking is a property of the description, so only our ends have it.
-            out, err = os.pipe(), os.pipe()
-            self.stdout, self.stderr = (trio.lowlevel.FdStream(end) for end in (out[0], err[0]))
-            fds = [given, own(out[1]), own(err[1])]
-            self._streams += [self.stdout, self.stderr]
+            fds = [given]
+            for name in ("stdout", "stderr"):
+                read, write = os.pipe()
+                fds.append(own(write))
+                setattr(self, name, trio.lowlevel.FdStream(read))
+                self._streams.append(getattr(self, name))
             mine, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
             self.channel = trio.SocketStream(trio.socket.from_stdlib_socket(mine))
             self._streams.append(self.channel)

@@ -79,7 +79,7 @@ class Spec:
     files_max: int = attrs.field(
         default=256,
         validator=attrs.validators.and_(
-            attrs.validators.ge(8), attrs.validators.le(FILES_MAX_LIMIT)
+            attrs.validators.ge(16), attrs.validators.le(FILES_MAX_LIMIT)
         ),
     )
     file_size_max: int = attrs.field(default=1 << 30, validator=attrs.validators.ge(0))

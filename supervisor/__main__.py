@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from config.dump import dump
 from config.load import load_config, load_handlers
@@ -86,15 +86,17 @@ def _run(config: object) -> int:
         group: _Group = caught
         # trio wraps what ends a nursery; only what is known to be the surroundings' fault
         # is said in a line, the rest is ours and keeps its traceback.
-        matched, rest = group.split(known)
+        halves: tuple[Any, Any] = group.split(known)
+        matched, rest = halves
         if rest is not None or matched is None:
             raise
-        return _failed(_text(_first(cast("_Group", matched))))
+        return _failed(_text(_first(matched)))
 
 
-def _first(group: _Group) -> BaseException:
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+def _first(error: Any) -> BaseException:
+    """The first exception that is no group."""
+    inner: Any = getattr(error, "exceptions", None)
+    return _first(inner[0]) if inner else error
 
 
 def _text(error: BaseException) -> str:

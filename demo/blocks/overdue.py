@@ -10,7 +10,7 @@ import attrs
 from demo.failure import DemoFailed
 from demo.manifests import GRACE_MS
 from demo.plain import PlainWorker
-from demo.processes import running_from, started_ns
+from demo.processes import first_start_ns, running_from
 from demo.recover import finish
 from demo.screen import Screen, result
 from demo.stage import Stage
@@ -19,7 +19,7 @@ from demo.world import REPORT
 
 TIMEOUT_MS = 1_000
 HEADLINE = f"timeout of {TIMEOUT_MS} ms: the tool ignores SIGTERM and hides a second process"
-WHY = f"effectd says so after SIGTERM, {GRACE_MS} ms of grace, SIGKILL to all, and their end."
+WHY = f"effectd says it when all are dead: SIGTERM, {GRACE_MS} ms of grace, SIGKILL."
 PLAIN, EFFECTD = "d-plain", "d-effectd"
 NS_PER_MS = 1_000_000
 AFTER_NS = 1_000 * NS_PER_MS
@@ -76,8 +76,9 @@ def _began_ns(tools: Path) -> int:
     """When the first process of these tools was started, as the kernel has it."""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
-        if found := running_from(tools):
-            return min(started_ns(process) for process in found)
+        began_ns = first_start_ns(running_from(tools))
+        if began_ns is not None:
+            return began_ns
         time.sleep(0.01)
     raise DemoFailed(f"nothing was started from {tools}")
 

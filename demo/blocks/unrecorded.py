@@ -54,7 +54,6 @@ def measure(stage: Stage, screen: Screen) -> Measured:
     stage.daemon.wait_until_ready()
     with stage.daemon.client() as client:
         recovered = {deed: recover(client, stage.world, operations[deed]) for deed in DEEDS}
-        unsettled = sum(1 for _ in client.effects(outcome="unknown"))
     rows = [
         Row(
             deed,
@@ -64,7 +63,7 @@ def measure(stage: Stage, screen: Screen) -> Measured:
         )
         for deed in DEEDS
     ]
-    return _measured(screen, rows, left_plain, left_effectd, unsettled)
+    return _measured(screen, rows, left_plain, left_effectd)
 
 
 def _begin(stage: Stage, workers: dict[Deed, PlainWorker], client: Client) -> dict[Deed, str]:
@@ -90,15 +89,13 @@ def _kill_everything(stage: Stage, workers: dict[Deed, PlainWorker]) -> tuple[in
     return len(left_plain), len(left_effectd)
 
 
-def _measured(
-    screen: Screen, rows: list[Row], left_plain: int, left_effectd: int, unsettled: int
-) -> Measured:
+def _measured(screen: Screen, rows: list[Row], left_plain: int, left_effectd: int) -> Measured:
     counted = [one for one in rows if one.deed is not REPORT]
     unknown = sum(one.recovered.unknown for one in counted)
     plain = sum((once(one.plain_count) for one in counted), Tally(survivors=left_plain))
     effectd = sum(
         (once(one.effectd_count) for one in counted),
-        Tally(survivors=left_effectd, unknown=unknown, unsettled=unsettled),
+        Tally(survivors=left_effectd, unknown=unknown),
     )
     heads = ("contract", "plain worker", "effectd says", "it allows", "in the end")
     left = (

@@ -9,7 +9,7 @@ from demo.processes import living
 from demo.recover import recover
 from demo.screen import Screen, result
 from demo.stage import Stage
-from demo.tally import Measured, once
+from demo.tally import Measured, Tally, once
 from demo.world import MAIL
 
 HEADLINE = "kill -9 before the tool does anything"
@@ -45,10 +45,11 @@ def measure(stage: Stage, screen: Screen) -> Measured:
         result(screen, "plain worker", MAIL.counted(plain_count), orphaned, good=plain_count == 1),
         result(screen, "effectd", MAIL.counted(effectd_count), told, good=effectd_count == 1),
     )
+    effectd = once(effectd_count) + Tally(unknown=int(recovered.unknown))
     figures: dict[str, object] = {
         "plain_count": plain_count,
         "plain_orphans": orphans,
         "effectd_count": effectd_count,
         **attrs.asdict(recovered),
     }
-    return Measured("unstarted", lines, once(plain_count), once(effectd_count), figures)
+    return Measured("unstarted", lines, once(plain_count), effectd, figures)

@@ -305,7 +305,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("data", BAD)
+@pytest.mark.parametrize("data", BAD, ids=lambda data: repr(data)[:60])
 def test_an_answer_that_is_garbage_or_too_long_is_refused_at_once(server, make_client, data):
     server.replies(Raw(data, close=False))
     client = make_client(server.path, max_answer_bytes=1_000)

@@ -354,7 +354,7 @@ GARBAGE = [
 ]
 
 
-@pytest.mark.parametrize("data", GARBAGE)
+@pytest.mark.parametrize("data", GARBAGE, ids=lambda data: repr(data)[:40])
 def test_an_answer_that_is_garbage_is_no_leave(program, data):
     talk = program(CHARGE, {}, answers=[raw(data)])
     assert (types(talk), talk.stdout, talk.exit_status) == (["announce"], "", 1)
@@ -525,7 +525,7 @@ FOLLOWED = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line"), FOLLOWED)
+@pytest.mark.parametrize(("text", "line"), FOLLOWED, ids=range(len(FOLLOWED)))
 def test_code_that_would_never_be_reached_is_named_before_anything_is_done(program, text, line):
     header = (
         "import os\nfrom effectd.handler import handler\n\n"  # its three lines, as in the table
@@ -569,7 +569,7 @@ LAST = [
 ]
 
 
-@pytest.mark.parametrize("text", LAST)
+@pytest.mark.parametrize("text", LAST, ids=range(len(LAST)))
 def test_a_function_that_stands_last_is_run(program, text):
     talk = program(text)
     assert (talk.result, talk.exit_status, talk.stderr) == (1, 0, "")

@@ -58,7 +58,7 @@ RESULTS = [
 ]
 
 
-@pytest.mark.parametrize("result", RESULTS)
+@pytest.mark.parametrize("result", RESULTS, ids=lambda result: repr(result)[:40])
 def test_an_effect_that_was_applied_before_is_not_made_and_its_result_is_the_same(result):
     talk = run(MAIL, {}, answers=[applied(result)])
     assert (talk.exit_status, talk.stderr) == (0, "")
@@ -131,7 +131,7 @@ GARBAGE = [
 ]
 
 
-@pytest.mark.parametrize("data", GARBAGE)
+@pytest.mark.parametrize("data", GARBAGE, ids=lambda data: repr(data)[:40])
 def test_an_answer_that_is_garbage_is_no_leave(data):
     talk = run(MAIL, {}, answers=[raw(data)])
     assert talk.exit_status == 1

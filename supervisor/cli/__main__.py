@@ -16,6 +16,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     import click
 
     from supervisor.cli.app import app
+    from supervisor.cli.output import ReaderLeft
 
     try:
         result = app.main(
@@ -31,7 +32,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return Exit.USAGE
     except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
-    except BrokenPipeError:
+    except ReaderLeft:
         return _reader_left()
     except (Problem, CommandError) as error:
         return _said_no(error)

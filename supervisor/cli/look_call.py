@@ -3,31 +3,53 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
-from supervisor.cli.documents import objects, part, texts
+from supervisor.cli.documents import number, objects, part, texts
 from supervisor.cli.hints import SYSTEM, Policy, hints
+from supervisor.cli.render_calls import Context
 from supervisor.cli.talk import Daemon, Document, Problem
 
 MOST = 3
 GOOD = frozenset({"succeeded", None})
+# Layers that only some deployments have; `doctor` tells about them.
+OPTIONAL = frozenset({"cgroup", "uid"})
 
 
-def tails_and_hints(daemon: Daemon, call: Document) -> tuple[dict[int, str], list[str]]:
-    """The stderr of the attempts that did not succeed, and why the last one may have been denied.
+def context_of(daemon: Daemon, call: Document) -> Context:
+    """What is known beside the document: sandbox, stderr of failed attempts, and why.
 
     Output that is no longer kept, or not the caller's to read, is simply absent: the call's own
     document says how it ended.
     """
     attempts = objects(call, "attempts")
-    failed = [int(one["attempt"]) for one in attempts if one.get("outcome") not in GOOD]
+    failed = [number(one, "attempt") for one in attempts if one.get("outcome") not in GOOD]
     if not failed:
-        return {}, []
-    found = {one: stderr_of(daemon, call, one) for one in failed[-MOST:]}
-    tails = {one: text for one, text in found.items() if text}
-    last = tails.get(failed[-1], "")
-    if not last:
-        return tails, []
-    return tails, hints(last, _policy(daemon, call), os.path.lexists, SYSTEM)
+        return Context()
+    handler = _handler(daemon, call)
+    sandbox = part(handler, "sandbox")
+    said = {one: stderr_of(daemon, call, one) for one in failed[-MOST:]}
+    last = said.get(failed[-1], "")
+    return Context(
+        tails={one: text for one, text in said.items() if text},
+        policies={
+            number(one, "attempt"): {**sandbox, "missing": _missing(one, sandbox)}
+            for one in attempts
+        },
+        hints=hints(last, _policy(handler), os.path.lexists, SYSTEM) if last else (),
+    )
+
+
+def _missing(attempt: Mapping[str, Any], sandbox: Mapping[str, Any]) -> list[str]:
+    """The layers of a sandbox of this level that the attempt did not have."""
+    from sandbox.spec import LAYERS
+
+    had = texts(attempt, "layers")
+    if not had or sandbox.get("level") != "strict":
+        return []
+    shared = {"network"} if sandbox.get("network") == "host" else set[str]()
+    return [one for one in LAYERS if one not in had and one not in shared | OPTIONAL]
 
 
 def stderr_of(daemon: Daemon, call: Document, attempt: int) -> str:
@@ -40,12 +62,15 @@ def stderr_of(daemon: Daemon, call: Document, attempt: int) -> str:
     return str(stream.get("head") or "") + str(stream.get("tail") or "")
 
 
-def _policy(daemon: Daemon, call: Document) -> Policy:
-    """The sandbox of the call's handler as it is loaded now."""
+def _handler(daemon: Daemon, call: Document) -> Document:
+    """The call's handler as it is loaded now; empty when it is gone."""
     try:
-        handler: Document = daemon.get("handlers", str(call["handler"]))
+        return daemon.get("handlers", str(call["handler"]))
     except Problem:
-        handler = {}
+        return {}
+
+
+def _policy(handler: Document) -> Policy:
     sandbox = part(handler, "sandbox")
     return Policy(
         network=str(sandbox.get("network") or "none"),

@@ -18,6 +18,10 @@ Form = Literal["text", "json", "jsonl", "ids"]
 P = ParamSpec("P")
 
 
+class ReaderLeft(Exception):  # noqa: N818 - not an error: `effectctl ... | head`
+    """Whoever reads stdout has closed it."""
+
+
 class Shared(NamedTuple):
     """What every command is given: the form of its output, the daemon, and how to show text."""
 
@@ -77,6 +81,9 @@ def shared(function: Callable[Concatenate[Shared, P], int]) -> Callable[P, int]:
         )
         try:
             return function(shown, *args, **kwargs)
+        except BrokenPipeError as error:
+            # click would end with 1 here; a reader that has what it wanted is no failure.
+            raise ReaderLeft from error
         finally:
             shown.daemon.close()
 

@@ -102,7 +102,8 @@ def handler(document: Document, look: Look) -> str:
             ("resumable", _resumable(document)),
             ("digest", escape(document.get("digest") or "")),
             ("sandbox", _sandbox(sandbox)),
-        ]
+        ],
+        look,
     )
     blocks = [_effect(one, look) for one in objects(document, "effects")]
     return "\n\n".join([head, *blocks])
@@ -142,7 +143,9 @@ def _effect(effect: Document, look: Look) -> str:
                     ("key valid", span(int(valid or 0)) if keyed else ""),
                     ("reconciler", "declared" if effect.get("reconciler") else ""),
                     ("where to look", escape(effect.get("how_to_check") or "")),
-                ]
+                ],
+                look,
+                2,
             )
         )
     )

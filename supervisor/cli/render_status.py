@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from supervisor.cli.documents import Document, number, objects, part
-from supervisor.cli.look import Look, escape
+from supervisor.cli.look import Look, Tone, escape
 from supervisor.cli.render_operations import what
 from supervisor.cli.text import ago, plural, span
 
@@ -14,6 +14,8 @@ Level = Literal["ok", "warning", "critical"]
 CHECK_EXITS: dict[Level, int] = {"ok": 0, "warning": 1, "critical": 2}
 CHECK_UNREACHABLE = 3
 SHOWN = 4
+# Reasons of a degraded daemon that touch one handler, or one call, and nobody else.
+MILD = frozenset({"UnknownHandler", "PreviousAttemptAlive"})
 
 
 class View(NamedTuple):
@@ -31,12 +33,19 @@ class View(NamedTuple):
 def level(view: View) -> Level:
     """How bad it is: whatever needs a person now is critical."""
     status = view.status
-    if status.get("state") in {"read_only", "degraded"} or view.person:
+    if view.person or _grave(status):
         return "critical"
     away = status.get("state") != "ready" or objects(part(status, "sandbox"), "not_proven_dead")
     if view.reconciler or view.client or weak_layers(status) or away:
         return "warning"
     return "ok"
+
+
+def _grave(status: Document) -> bool:
+    """Read-only, or degraded in a way that stops new work."""
+    codes = {one.get("code") for one in objects(status, "degraded")}
+    state = status.get("state")
+    return state == "read_only" or (state == "degraded" and not (codes and codes <= MILD))
 
 
 def weak_layers(status: Document) -> list[str]:
@@ -101,14 +110,15 @@ def status_screen(view: View, look: Look) -> str:
 
 
 def _head(status: Document, look: Look) -> str:
-    wrong = why(status)
-    condition = look.paint(wrong, "attention") if wrong else look.paint("ready", "good")
+    state = str(status.get("state", "?"))
+    tone: Tone = "good" if state == "ready" else "attention"
+    condition = look.paint(escape(state.replace("_", "-")), tone)
     words = [f"effectd {escape(status.get('version', '?'))}", condition]
     if status.get("uptime_ms") is not None:
         words.append(f"up {span(int(status['uptime_ms']))}")
     position = number(part(status, "journal"), "durable_position")
     words.append(f"journal at {position}")
-    first = f"{look.mark('critical' if wrong else 'ok')} " + ", ".join(words)
+    first = f"{look.mark('ok' if state == 'ready' else 'warning')} " + ", ".join(words)
     lines = [first, "  " + _counts(part(status, "counts"))]
     for reason in _reasons(status):
         lines.append(f"  {look.mark('wrong')} {escape(reason.get('detail') or '')}")

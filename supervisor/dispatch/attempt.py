@@ -12,8 +12,7 @@ from collections.abc import Callable
 import trio
 
 from config.access import may_run, missing_role, missing_run, roles
-from config.load import Handler, fresh, stale
-from config.load.handlers import load_handlers
+from config.load import Handler, fresh
 from config.problems import ConfigError
 from sandbox import group
 from sandbox.slot import Sandbox
@@ -59,8 +58,7 @@ async def run_call(engine: Engine, call_id: CallId) -> None:
 
 async def _queued(engine: Engine, call_id: CallId) -> None:
     name = engine.state.call(call_id).terms.handler
-    _reread(engine)
-    handler = engine.handlers.get(name)
+    handler = engine.handlers_now().get(name)
     if handler is None:
         refusal = Refusal("UnknownHandler", f"handler {name!r} is not loaded", call_id=call_id)
         await engine.commit(Withheld(now(), call_id, refusal))
@@ -68,12 +66,6 @@ async def _queued(engine: Engine, call_id: CallId) -> None:
     async with engine.slots.of(handler), engine.slots.all:
         if not engine.draining:
             await _placed(engine, handler, call_id)
-
-
-def _reread(engine: Engine) -> None:
-    """A developer's daemon notices a changed manifest by itself; a service is told to."""
-    if engine.config.origin.dev and stale(engine.config, engine.handlers):
-        engine.handlers = load_handlers(engine.config)
 
 
 async def _placed(engine: Engine, handler: Handler, call_id: CallId) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -62,8 +63,8 @@ def spec_of(config: Config, handler: Handler, *, writes: bool = True) -> box.Spe
         read=asked.read,
         write=asked.write if writes else (),
         unix=asked.unix,
-        closure=_closure(handler),
-        hidden=tuple(str(place.path) for place in hidden_places(config)),
+        closure=_closure(config, handler),
+        hidden=_hidden(config, handler),
         files_max=asked.files_max,
         file_size_max=asked.file_size_max,
         tasks_max=asked.tasks_max,
@@ -74,14 +75,36 @@ def spec_of(config: Config, handler: Handler, *, writes: bool = True) -> box.Spe
     )
 
 
-def _closure(handler: Handler) -> tuple[str, ...]:
-    """What its commands and artifacts need to be seen, found in the file system now."""
+def _programs(handler: Handler) -> tuple[str, ...]:
     manifest = handler.manifest
     reconcilers = [e.reconcile.command[0] for e in manifest.effects if e.reconcile is not None]
+    return (manifest.command[0], *reconcilers, *manifest.artifacts)
+
+
+def _closure(config: Config, handler: Handler) -> tuple[str, ...]:
+    """What its commands and artifacts need to be seen, found in the file system now.
+
+    Of the manifests directory only the files themselves, never the manifests beside them.
+    """
+    manifests = str(config.handlers_dir)
     paths: set[str] = set()
-    for program in (manifest.command[0], *reconcilers, *manifest.artifacts):
-        paths.update(closure(program).paths)
+    for program in _programs(handler):
+        found = closure(program)
+        if manifests in found.paths:
+            paths.update(one for one in found.chain if Path(one).parent == config.handlers_dir)
+        paths.update(set(found.paths) - {manifests})
     return tuple(sorted(paths))
+
+
+def _hidden(config: Config, handler: Handler) -> tuple[str, ...]:
+    """Nothing of the supervisor's own is visible, wherever it lies; a manifests directory
+    that holds this handler's program as well is shown through that program alone."""
+    beside = any(Path(one).parent == config.handlers_dir for one in _programs(handler))
+    return tuple(
+        str(place.path)
+        for place in hidden_places(config)
+        if not (beside and place.path == config.handlers_dir)
+    )
 
 
 @attrs.frozen

@@ -16,7 +16,7 @@ import attrs
 import orjson
 import trio
 
-from config.load import Handler, Handlers
+from config.load import Handler, Handlers, load_handlers, stale
 from config.schema import Config
 from sandbox.census import boot_id
 from sandbox.client import Launcher
@@ -229,6 +229,13 @@ class Engine:
     def stop_all(self, reason: str) -> None:
         for live in list(self.live.values()):
             live.stop(reason)
+
+    def handlers_now(self) -> Handlers:
+        """The manifests in force. A developer's daemon notices a change by itself; a
+        service is told to reload."""
+        if self.config.origin.dev and stale(self.config, self.handlers):
+            self.handlers = load_handlers(self.config)
+        return self.handlers
 
     # --- finding ----------------------------------------------------------------------
 

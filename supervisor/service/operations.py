@@ -51,7 +51,7 @@ async def get_recovery(context: Context, command: routes.GetRecovery, caller: Ca
 async def resume(context: Context, command: routes.Resume, caller: Caller) -> Response:
     operation = context.operation(command.operation_id, caller, Verb.DRIVE)
     for call in operation.ordered_calls():
-        handler = context.engine.handlers.get(call.terms.handler)
+        handler = context.engine.handlers_now().get(call.terms.handler)
         if handler is not None:
             context.permit_handler(handler, caller)
     if context.engine.draining and command.resume_request_id not in operation.resumes:

@@ -20,7 +20,7 @@ async def get_status(context: Context, _: routes.GetStatus, caller: Caller) -> R
 
 
 async def list_handlers(context: Context, _: routes.ListHandlers, __: Caller) -> Response:
-    return json_response(200, handlers_view(context.engine.handlers))
+    return json_response(200, handlers_view(context.engine.handlers_now()))
 
 
 async def get_handler(context: Context, command: routes.GetHandler, _: Caller) -> Response:

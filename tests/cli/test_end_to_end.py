@@ -69,7 +69,7 @@ def test_a_failed_call_exits_1_and_shows_its_sandbox_beside_its_stderr(ctl: Ctl)
     assert "Nothing was applied" in said.err.split("\n")[0]
     assert "exit 3" in said.err
     assert "it broke: \\x1b[2J badly" in said.err
-    assert re.search(r"sandbox +.*layers: ", said.err)
+    assert re.search(r"sandbox +strict; network none; ", said.err)
     assert "\x1b" not in said.err
 
 

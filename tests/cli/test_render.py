@@ -10,9 +10,9 @@ import pytest
 from supervisor.cli.documents import Document
 from supervisor.cli.exits import Exit, of_problem
 from supervisor.cli.look import UNSAFE, Look
+from supervisor.cli.render_calls import Context, captured
 from supervisor.cli.render_calls import attempt as attempt_text
 from supervisor.cli.render_calls import call as call_text
-from supervisor.cli.render_calls import captured
 from supervisor.cli.render_effects import effect as effect_text
 from supervisor.cli.render_effects import effect_list
 from supervisor.cli.render_ending import ending
@@ -100,6 +100,11 @@ LEVELS: list[tuple[str, View, str]] = [
     ("a person is needed", View(STATUS, person=[effect()]), "critical"),
     ("degraded", View({**STATUS, "state": "degraded", "degraded": FULL}), "critical"),
     ("read-only", View({**STATUS, "state": "read_only", "degraded": FULL}), "critical"),
+    (
+        "a manifest is broken",
+        View({**STATUS, "state": "degraded", "degraded": [{"code": "UnknownHandler"}]}),
+        "warning",
+    ),
     ("draining", View({**STATUS, "state": "draining"}), "warning"),
     (
         "an attempt is not proven dead",
@@ -126,7 +131,8 @@ def test_the_check_level(view: View, expected: str) -> None:
 
 def test_a_degraded_daemon_says_why_first() -> None:
     text = status_screen(View({**STATUS, "state": "degraded", "degraded": FULL}), LOOK)
-    assert "degraded: no space for a spare" in text.split("\n")[0]
+    assert "degraded" in text.split("\n")[0]
+    assert "no space for a spare" in text.split("\n")[2]
     assert "fix: free space" in text
 
 
@@ -159,6 +165,12 @@ def test_a_reconcilable_effect_offers_the_reconciler_first() -> None:
     assert text.index(f"effects reconcile {EFF}") < text.index("effects resolve")
 
 
+def test_an_unknown_effect_that_does_no_harm_alarms_nobody() -> None:
+    document = effect(contract="none", needs="nothing")
+    assert "effectctl" not in effect_text(document, LOOK)
+    assert "?" not in effect_list([document], LOOK)
+
+
 @pytest.mark.parametrize("outcome", ["applied", "not_applied"])
 def test_a_settled_effect_offers_no_command(outcome: str) -> None:
     text = effect_text(effect(outcome=outcome, needs="nothing", settled_by="handler"), LOOK)
@@ -175,10 +187,13 @@ def test_an_applied_effect_says_when_its_result_is_not_available() -> None:
 
 
 def test_a_failed_attempt_prints_its_sandbox_beside_its_stderr_tail() -> None:
-    document = attempt(sandbox={"level": "strict", "network": "none", "read": ["/srv/data"]})
-    text = attempt_text(document, LOOK, tail="Traceback:\n  boom")
+    policy = {"level": "strict", "network": "none", "read": ["/srv/data"], "missing": ["proc"]}
+    text = attempt_text(attempt(), LOOK, tail="Traceback:\n  boom", policy=policy)
     assert "failed, exit 3, after 1.2 s" in text
-    assert "strict; network none; read /srv/data; memory 9216 KiB" in text
+    flat = re.sub(r"\s+", " ", text)
+    assert "strict; network none; read /srv/data; memory used 9216 KiB; cpu 40 ms" in flat
+    assert "2 processes; 2 layers; WITHOUT proc" in flat
+    assert "2026-03-01 10:00:00.010 to 10:00:01.260 UTC" in text
     assert "    Traceback:\n      boom" in text
 
 
@@ -206,16 +221,16 @@ def test_an_interrupted_attempt_says_that_nobody_saw_its_end() -> None:
 
 def test_a_call_shows_why_it_failed_and_its_hints() -> None:
     error = {"code": "HandlerArtifactChanged", "detail": "digest differs", "fix": "accept it"}
-    text = call_text(failed_call(error=error), LOOK, tails={0: "oops"}, hints=["/x is hidden"])
+    text = call_text(failed_call(error=error), LOOK, context=Context({0: "oops"}, {}, ["/x hides"]))
     assert "HandlerArtifactChanged: digest differs" in text
     assert "accept it" in text
     assert "oops" in text
-    assert "hint: /x is hidden" in text
+    assert "hint: /x hides" in text
 
 
 def test_a_result_that_is_gone_is_not_run_again_for() -> None:
     text = call_text(call(result=None, result_available=False), LOOK)
-    assert "not run again for it" in text
+    assert "not run again for it" in re.sub(r"\s+", " ", text)
 
 
 @pytest.mark.parametrize(
@@ -362,7 +377,7 @@ def test_an_ending_says_first_what_is_safe_and_then_what_to_type(
     code: Exit, said: str, command: str
 ) -> None:
     document = failed_call(effects=[effect()])
-    text = ending(operation(), document, code, LOOK, tails={0: "tail"}, hints=["look there"])
+    text = ending(operation(), document, code, LOOK, Context({0: "tail"}, {}, ["look there"]))
     assert said in text.split("\n")[0]
     assert f"effectctl {command}" in text
     assert not _suggests_again(text)
@@ -499,11 +514,10 @@ SCREENS = {
     "call": lambda: call_text(
         _poisoned(call(error={"code": "X", "detail": "d", "fix": "f"})),
         LOOK,
-        tails={0: NASTY},
-        hints=[NASTY],
+        context=Context({0: NASTY}, {0: {"level": NASTY, "read": [NASTY]}}, [NASTY]),
     ),
     "attempt": lambda: attempt_text(
-        _poisoned(attempt(sandbox={"level": "strict", "network": "none"})), LOOK, tail=NASTY
+        _poisoned(attempt()), LOOK, tail=NASTY, policy=_poisoned({"level": "s", "missing": ["x"]})
     ),
     "operations": lambda: operation_list([_poisoned(operation())], LOOK),
     "operation": lambda: operation_text(
@@ -519,8 +533,7 @@ SCREENS = {
         _poisoned(failed_call(error={"code": "X", "detail": "d", "fix": "f"})),
         Exit.FAILED,
         LOOK,
-        tails={0: NASTY},
-        hints=[NASTY],
+        Context({0: NASTY}, {}, [NASTY]),
     ),
     "problem": lambda: problem(
         _poisoned({"code": "X", "title": "t", "detail": "d", "fix": "f", "pointer": "/p"}),

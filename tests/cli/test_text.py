@@ -136,6 +136,17 @@ def test_a_value_of_several_lines_stays_in_its_column() -> None:
     assert fields([("a", "x\ny"), ("long", "z"), ("empty", "")]) == "a     x\n      y\nlong  z"
 
 
+def test_prose_is_wrapped_in_its_column_and_words_stay_whole() -> None:
+    look = Look(now_ns=0, columns=50)
+    path = "/a/very/long/path/that/is/longer/than/the/whole/column/there/is"
+    text = fields([("name", f"one two three four five six seven eight nine {path} end")], look)
+    assert text.split("\n") == [
+        "name  one two three four five six seven eight nine",
+        f"      {path}",
+        "      end",
+    ]
+
+
 ATTACKS = {
     "clear screen": "\x1b[2J\x1b[H",
     "set title": "\x1b]0;owned\x07",

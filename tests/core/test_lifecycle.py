@@ -32,6 +32,7 @@ from supervisor.core.record import (
     ReconcilerEnded,
     ReconcilerStarted,
     Relaunch,
+    Result,
     ResumeAccepted,
     Settler,
 )
@@ -65,7 +66,7 @@ def at(phase):
     """A core, and a call in that phase, with at most one effect announced."""
     core = Core()
     call_id = core.submit(OF)
-    base = (NOON, core.call(call_id) and core.operation(call_id).operation_id, call_id)
+    base = (NOON, core.operation(call_id).operation_id, call_id)
     if phase == "refused":
         core.put(CallRefused(*base, "SandboxUnavailable", ""))
     elif phase == "reserved":
@@ -75,7 +76,6 @@ def at(phase):
     if phase == "started with leave" or phase.startswith(("ended", "interrupted")):
         core.announce(call_id)
     if phase == "started with leave":
-        # The next announcement is a relaunch's, so that an answer has its ordinal.
         core.confirm(call_id)
     if phase == "ended":
         core.confirm(call_id)
@@ -148,7 +148,7 @@ def test_a_record_that_cannot_follow_is_refused_and_one_that_can_is_folded(phase
     if kind == "effect_answered" and phase == "started with leave":
         core, call_id = at("interrupted")
         core.resolve(call_id, applied=True, result=None)
-        core.resolve(call_id, applied=True, result=made())
+        core.resolve(call_id, applied=True, result=Result({"id": "ch_1"}))
         core.put(CallQueued(NOON, core.operation(call_id).operation_id, call_id, Relaunch.REPEAT))
         core.ready(call_id)
     if kind == "effect_announced" and phase == "started with leave":
@@ -159,12 +159,6 @@ def test_a_record_that_cannot_follow_is_refused_and_one_that_can_is_folded(phase
     else:
         with pytest.raises(IllegalTransition):
             evolve(core.state, record)
-
-
-def made():
-    from supervisor.core.record import Result
-
-    return Result({"id": "ch_1"})
 
 
 def test_the_table_of_phases_is_this_one_and_terminal_phases_lead_nowhere():

@@ -1,7 +1,7 @@
 /* Handlers that do not want to die.  usage: adversary MODE STAY TAG [HEARTBEAT]
 
    Sets up what MODE names, writes "ready\n" to stdout, then the leader stays for STAY milliseconds
-   and exits 7.  Every other process would live for 30 s (an absolute deadline, so that nothing
+   (``-``: until it can read from fd 3) and exits 7.  Every other process would live for 30 s (an absolute deadline, so that nothing
    outlives a broken test for ever) and beats in the shared page of HEARTBEAT.  TAG is for whoever
    looks through /proc. */
 #define _GNU_SOURCE
@@ -178,6 +178,10 @@ int main(int argc, char **argv)
         return 2;
     if (write(1, "ready\n", 6) != 6)
         return 5;
-    nap(stay);
+    char go;
+    if (is(argv[2], "-"))
+        code = read(3, &go, 1) == 1 ? code : 8;
+    else
+        nap(stay);
     _exit(code);
 }

@@ -75,6 +75,13 @@ def wait_until(claim: Callable[[], bool], seconds: float) -> float:
     return time.monotonic() - start
 
 
+async def poll(claim: Callable[[], bool], seconds: float) -> None:
+    """Like `wait_until`, while other tasks run."""
+    with trio.fail_after(seconds):
+        while not claim():  # noqa: ASYNC110 - the kernel sets no trio.Event
+            await trio.sleep(0.002)
+
+
 async def read_all(stream: trio.abc.ReceiveStream) -> bytes:
     data = b""
     async for chunk in stream:

@@ -1,4 +1,4 @@
-"""Survivors are found by an identity that no other process can have, and strangers are left alone."""
+"""Survivors are found by an identity that is theirs alone, and strangers are left alone."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ AFTER_GRACE_S = 0.2
 
 
 async def start(
-    launcher: Launcher, adversary: str, mode: str, stay_ms: int, tag: str, beat: Path
+    launcher: Launcher, adversary: str, mode: str, stay: str, tag: str, beat: Path
 ) -> Sandbox:
     sandbox = await launcher.prepare(Spec(closure=(adversary,), write=(str(beat.parent),)))
-    argv = (adversary, mode, str(stay_ms), tag, str(beat))
+    argv = (adversary, mode, stay, tag, str(beat))
     assert isinstance(await sandbox.dispatch(Command(argv, DEFAULT_ENVIRONMENT)), Started)
     assert await read_line(sandbox.stdout) == b"ready\n"
     assert tagged(tag)
@@ -50,7 +50,8 @@ async def test_nothing_lives_when_the_leader_has_exited(
     async with launched() as launcher:
         for _ in range(3):
             tag = new_tag()
-            sandbox = await start(launcher, adversary, mode, 20, tag, heartbeat)
+            sandbox = await start(launcher, adversary, mode, "-", tag, heartbeat)
+            await sandbox.channel.send_all(b"!")
             with trio.fail_after(5):
                 end = await sandbox.leader_exited()
             assert_dead(tag, heartbeat)
@@ -69,7 +70,7 @@ async def test_timeout_ends_everything_within_the_grace_and_200_ms(
     async with launched() as launcher:
         for _ in range(3):
             tag = new_tag()
-            sandbox = await start(launcher, adversary, mode, 30_000, tag, heartbeat)
+            sandbox = await start(launcher, adversary, mode, "30000", tag, heartbeat)
             began = time.monotonic()
             end = await group.end(sandbox, grace_ms=GRACE_MS, ask=True)
             took.append(time.monotonic() - began)
@@ -88,7 +89,7 @@ async def test_cancelling_whoever_waits_does_not_interrupt_the_end(
 ) -> None:
     async with launched() as launcher:
         tag = new_tag()
-        sandbox = await start(launcher, adversary, mode, 30_000, tag, heartbeat)
+        sandbox = await start(launcher, adversary, mode, "30000", tag, heartbeat)
         with trio.CancelScope() as scope:
             scope.cancel()
             try:
@@ -107,7 +108,7 @@ async def test_killing_from_outside_leaves_nothing(
 ) -> None:
     async with launched() as launcher:
         tag = new_tag()
-        sandbox = await start(launcher, adversary, mode, 30_000, tag, heartbeat)
+        sandbox = await start(launcher, adversary, mode, "30000", tag, heartbeat)
         assert await sandbox.kill() == "pidfd"
         assert_dead(tag, heartbeat)
         await sandbox.aclose()

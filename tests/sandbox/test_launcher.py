@@ -1,5 +1,8 @@
 """The launcher's life: it is watched, replaced, and takes what it made with it."""
 
+# These tests may hold up their event loop: nothing else is in it.
+# ruff: noqa: ASYNC240, ASYNC251
+
 from __future__ import annotations
 
 import os
@@ -30,6 +33,7 @@ from tests.sandbox.support import (
     launched,
     new_tag,
     no_survivors,
+    poll,
     read_line,
     run_to_end,
     tagged,
@@ -52,8 +56,7 @@ async def test_a_lost_launcher_ends_its_sandboxes_and_is_replaced() -> None:
                 assert end.proof == "pidfd"
                 assert not census.alive(sandbox.identity)
                 await sandbox.aclose()
-            while launcher.pid == first:
-                await trio.sleep(0.005)
+            await poll(lambda: launcher.pid != first, 2)
         end, out, _ = await run_to_end(launcher, ("/bin/echo", "again"))
         assert isinstance(end, Ended)
         assert out == b"again\n"
@@ -80,7 +83,6 @@ async def test_asking_a_lost_launcher_is_refused_as_such() -> None:
 
 async def test_a_silent_launcher_is_lost_though_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PING_S", 0.05)
-    monkeypatch.setattr(client, "SILENCE_S", 0.3)
     async with launched() as launcher:
         first = launcher.pid
         sandbox = await launcher.prepare(Spec())
@@ -88,10 +90,25 @@ async def test_a_silent_launcher_is_lost_though_it_lives(monkeypatch: pytest.Mon
         os.kill(first, signal.SIGSTOP)
         with trio.fail_after(3):
             assert isinstance(await sandbox.leader_exited(), Lost)
-            while launcher.pid == first:
-                await trio.sleep(0.01)
+            await poll(lambda: launcher.pid != first, 2)
         await sandbox.aclose()
         await (await launcher.prepare(Spec())).discard()
+
+
+@pytest.mark.guarantee("S10")
+async def test_a_daemon_that_was_stopped_does_not_take_it_for_its_launchers_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "PING_S", 0.02)
+    async with launched() as launcher:
+        first = launcher.pid
+        sandbox = await launcher.prepare(Spec())
+        assert isinstance(await sandbox.dispatch(Command(("/bin/sleep", "0.3"))), Started)
+        time.sleep(0.02 * client.SILENT_PINGS * 2)  # the loop stands still
+        end = await sandbox.leader_exited()
+        assert isinstance(end, Ended)
+        assert (end.how, end.status, launcher.pid) == ("exited", 0, first)
+        await sandbox.aclose()
 
 
 async def test_a_launcher_that_keeps_dying_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,9 +139,7 @@ async def test_cancelling_a_preparation_leaves_nothing() -> None:
             with trio.move_on_after(n * 0.0005):
                 await (await launcher.prepare(Spec())).discard()
         await (await launcher.prepare(Spec())).discard()
-        with trio.fail_after(1):
-            while children(launcher.pid):
-                await trio.sleep(0.005)
+        await poll(lambda: not children(launcher.pid), 1)
 
 
 async def test_nothing_is_left_open_after_many_attempts() -> None:
@@ -138,9 +153,7 @@ async def test_nothing_is_left_open_after_many_attempts() -> None:
             await failing.discard()
             await (await launcher.prepare(Spec())).discard()
         assert len(os.listdir("/proc/self/fd")) == before
-        with trio.fail_after(1):
-            while children(launcher.pid):
-                await trio.sleep(0.005)
+        await poll(lambda: not children(launcher.pid), 1)
         if os.access(f"/proc/{launcher.pid}/fd", os.R_OK):  # an ordinary user may not look
             assert len(os.listdir(f"/proc/{launcher.pid}/fd")) <= 6
 
@@ -212,7 +225,8 @@ async def test_a_tree_that_cannot_die_is_called_unkillable_until_it_does(adversa
 
 @pytest.mark.guarantee("S3")
 async def test_what_is_written_on_sigterm_is_kept() -> None:
-    script = "trap 'head -c 60000 /dev/zero; echo marker; exit 3' TERM; echo up; while :; do sleep 1; done"
+    last = "head -c 60000 /dev/zero; echo marker; exit 3"
+    script = f"trap '{last}' TERM; echo up; while :; do sleep 1; done"
     async with launched() as launcher:
         sandbox = await launcher.prepare(Spec())
         command = Command(("/bin/sh", "-c", script), DEFAULT_ENVIRONMENT)
@@ -246,8 +260,7 @@ async def test_a_handler_outlives_idle_worker_threads() -> None:
             first = launcher.pid
             os.kill(first, signal.SIGKILL)
             with trio.fail_after(5):
-                while launcher.pid == first:
-                    await trio.sleep(0.01)
+                await poll(lambda: launcher.pid != first, 5)
             sandbox = await launcher.prepare(Spec())
             assert isinstance(await sandbox.dispatch(Command(("/bin/sleep", "13"))), Started)
             end = await sandbox.leader_exited()

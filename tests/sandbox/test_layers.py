@@ -80,7 +80,7 @@ async def test_the_probe_and_a_sandbox_agree_on_what_is_in_force() -> None:
         here = {name for name, layer in layers.items() if layer.state == "in force"}
         assert set(sandbox.layers) == here
         await sandbox.discard()
-    assert layers["uid"].state == ("degraded" if HANDLER_UID == os.getuid() else "in force")
+    assert layers["uid"].state == ("degraded" if os.getuid() == HANDLER_UID else "in force")
     for layer in layers.values():
         assert bool(layer.cause and layer.remedy) == (layer.state != "in force"), layer
 

@@ -1,5 +1,8 @@
 """What a handler can see and change: only what was put there."""
 
+# These tests may hold up their event loop: nothing else is in it.
+# ruff: noqa: ASYNC240
+
 from __future__ import annotations
 
 import os
@@ -94,7 +97,8 @@ async def test_a_writable_path_inside_a_readable_one_and_a_hidden_one_inside_bot
     async with launched() as launcher:
         status, out = await shell(
             launcher,
-            f"cat {data}/in/file; echo x > {data}/out/x || exit 9; echo x > {data}/in/x && exit 8;"
+            f"cat {data}/in/file; echo x > {data}/out/x || exit 9;"
+            f" echo x > {data}/in/x && exit 8;"
             f" cat {data}/own/key && exit 7; ls {data}/own && exit 6; cat {data}/in/token && exit 5;"
             f" umount {data}/own && exit 4; exit 0",
             spec,

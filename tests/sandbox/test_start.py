@@ -114,7 +114,8 @@ async def test_a_handler_has_fds_0_to_3_and_no_other(open_folder: Path) -> None:
         "for n in range(1000):\n"
         "    try: flags = fcntl.fcntl(n, fcntl.F_GETFL)\n"
         "    except OSError: continue\n"
-        "    print(n, os.readlink(f'/proc/self/fd/{n}').split(':')[0], bool(flags & os.O_NONBLOCK))\n",
+        "    kind = os.readlink(f'/proc/self/fd/{n}').split(':')[0]\n"
+        "    print(n, kind, bool(flags & os.O_NONBLOCK))\n",
     )
     async with launched() as launcher:
         end, out, err = await run_to_end(

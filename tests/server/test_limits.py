@@ -273,3 +273,15 @@ async def test_nothing_is_left_open_after_clients_of_every_kind(served) -> None:
         for _ in range(3):
             await wait_all_tasks_blocked()
         assert fds() == before
+
+
+async def test_nothing_is_left_open_after_refusals(served) -> None:
+    def fds() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    async with served(peer_check=lambda _peer: "no") as server:
+        before = fds()
+        for _ in range(5):
+            assert (await server.get()).status == 403
+        await wait_all_tasks_blocked()
+        assert fds() == before

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.server import ListenError, bind, inherited
+from supervisor.server import ListenError, bind, inherited, listen
 
 
 def connects(path: Path) -> bool:
@@ -44,6 +44,21 @@ def test_the_mode_does_not_depend_on_the_umask(directory: Path, umask: int) -> N
         with bind(directory / "s"):
             assert stat.S_IMODE((directory / "s").lstat().st_mode) == 0o660
             assert stat.S_IMODE((directory / "s.lock").lstat().st_mode) & 0o077 == 0
+    finally:
+        os.umask(before)
+
+
+def test_nobody_can_connect_before_the_group_is_set(directory: Path, monkeypatch) -> None:
+    modes = []
+
+    def gid(_group: str | None) -> int | None:
+        modes.append(stat.S_IMODE((directory / "s").lstat().st_mode))
+
+    monkeypatch.setattr(listen, "_gid", gid)
+    before = os.umask(0)
+    try:
+        with bind(directory / "s"):
+            assert modes == [0o600]
     finally:
         os.umask(before)
 

@@ -200,6 +200,23 @@ async def test_a_reused_number_is_another_process(by: str) -> None:
     assert not peer.is_alive()
 
 
+async def test_a_dead_peer_is_not_mistaken_for_the_process_that_has_its_number_now(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bind(directory / "s") as listener, holder(directory / "s", "silent") as held:
+        held.end(reap=False)
+        # As if the number were in use again: /proc describes a healthy process.
+        monkeypatch.setattr(peer_module, "_start_time", lambda _pid: 1)
+        connection, _ = listener.socket.accept()
+        async with trio.SocketStream(trio.socket.from_stdlib_socket(connection)) as stream:
+            pidfd = peer_module._peer_pidfd(stream)
+            if pidfd is None:
+                pytest.skip("this kernel has no SO_PEERPIDFD (Linux 6.5), which tells them apart")
+            os.close(pidfd)
+            with pytest.raises(UnidentifiedError, match="has ended"):
+                identify(stream)
+
+
 async def test_a_process_that_began_after_the_connection_is_not_its_peer(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ GARBAGE = {
     "TLS client hello": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
     "SSH banner": b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
     "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(9),
+    "HTTP/2.0 in words": b"GET / HTTP/2.0\r\nHost: x\r\n\r\n",
     "HTTP/3.0": b"GET / HTTP/3.0\r\nHost: x\r\n\r\n",
     "empty line first": b"\r\n\r\n",
     "no host": b"GET / HTTP/1.1\r\n\r\n",

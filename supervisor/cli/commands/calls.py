@@ -8,7 +8,7 @@ from supervisor.cli import ids
 from supervisor.cli.exits import Exit, gravest, of_call
 from supervisor.cli.follow import follow_call
 from supervisor.cli.look import Look
-from supervisor.cli.look_call import tails_and_hints
+from supervisor.cli.look_call import context_of
 from supervisor.cli.output import Shared, several, shared
 from supervisor.cli.render_calls import call, captured
 from supervisor.cli.talk import Document, Problem, path_of
@@ -30,8 +30,7 @@ def _documents(given: Shared, words: tuple[str, ...]) -> list[Document]:
 
 def _show(given: Shared, found: list[Document]) -> None:
     def one(document: Document) -> str:
-        tails, hints = tails_and_hints(given.daemon, document)
-        return call(document, given.look, tails=tails, hints=hints)
+        return call(document, given.look, context=context_of(given.daemon, document))
 
     given.emit(
         several(found),

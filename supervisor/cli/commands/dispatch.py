@@ -182,9 +182,10 @@ def finish(given: Shared, operation: Document, calls: list[Document]) -> Exit:
         else:
             given.emit(None, lambda look: result_text(operation.get("result"), look))
         return code
-    from supervisor.cli.look_call import tails_and_hints
+    from supervisor.cli.look_call import context_of
+    from supervisor.cli.render_calls import Context
     from supervisor.cli.render_ending import ending
 
-    tails, found = tails_and_hints(given.daemon, call) if call else ({}, [])
-    given.note(ending(operation, call, code, given.notes, tails=tails, hints=found))
+    context = context_of(given.daemon, call) if call else Context()
+    given.note(ending(operation, call, code, given.notes, context))
     return code

@@ -1,0 +1,170 @@
+"""A real effectd: its own directories, its own world, killed and started again by its pid."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.e2e.support.api import Api, NoAnswer
+from tests.e2e.support.manifests import manifests
+from tests.e2e.support.processes import children, kill, tagged, wait_until
+from tests.e2e.support.world import World
+
+HANDLERS = Path(__file__).parents[1] / "handlers"
+START_S = 60.0
+# What the daemon promises about processes that outlive it.
+GONE_S = 1.0
+
+
+def interpreter() -> str:
+    """A Python that the handlers' user may run: not one below somebody's closed home."""
+    usual = Path("/usr/bin/python3")
+    return str(usual if usual.exists() else Path(sys.executable).resolve())
+
+
+class Daemon:
+    """One state directory and the daemon on it.
+
+    `api` asks it, `world` is what its handlers change, `log` what it said. It is not started
+    until `start`. A `config` is the text of a configuration file, read instead of --dev.
+    """
+
+    def __init__(self, base: Path, config: str | None = None) -> None:
+        self.base = base
+        self.state = base / "state"
+        self.handlers = base / "handlers.d"
+        self.programs = base / "programs"
+        self.world = World()
+        self.api = Api(str(self.state / "effectd.sock"))
+        self.process: subprocess.Popen[bytes] | None = None
+        self._config = config
+        self.handlers.mkdir()
+        self.programs.mkdir()
+        for source in HANDLERS.glob("*.py"):
+            self.add_program(source.stem, source.read_text())
+        for name, text in manifests(self.programs, self.world.port).items():
+            self.add_handler(name, text)
+
+    def add_program(self, name: str, text: str) -> Path:
+        """A Python program for handlers, run by an interpreter that they may run."""
+        program = self.programs / name
+        program.write_text(f"#!{interpreter()} -IS\n{text}")
+        program.chmod(0o755)
+        return program
+
+    def add_handler(self, name: str, manifest: str) -> None:
+        """A manifest; a daemon that runs already (--dev) sees it at the next dispatch."""
+        (self.handlers / f"{name}.toml").write_text(manifest)
+
+    # --- life -------------------------------------------------------------------------
+
+    def start(self) -> Daemon:
+        """Start it and wait until it answers."""
+        assert self.process is None or self.process.poll() is not None, "it runs already"
+        with (self.base / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-m", "supervisor", *self._options()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        wait_until(self._answers, START_S, "the daemon answers")
+        return self
+
+    def _options(self) -> list[str]:
+        where = ["--state-dir", str(self.state), "--handlers-dir", str(self.handlers)]
+        if self._config is None:
+            return ["--dev", *where]
+        file = self.base / "effectd.toml"
+        file.write_text(self._config)
+        return ["--config", str(file), *where, "--socket", self.api.socket_path]
+
+    def _answers(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, f"it ended with {self.process.returncode}:\n{self.log}"
+        with contextlib.suppress(NoAnswer):
+            return self.api.ask("GET", "status").status == 200
+        return False
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def launcher(self) -> int:
+        """The launcher's pid: the daemon's only child."""
+        (pid,) = children(self.pid)
+        return pid
+
+    @property
+    def log(self) -> str:
+        path = self.base / "log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def kill9(self) -> None:
+        """SIGKILL the daemon alone, and see it dead. What it leaves behind is the test's claim."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, within_s: float = START_S) -> int:
+        """Ask it to stop, as a service manager does; its exit status."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(within_s)
+
+    def restart(self) -> Daemon:
+        """Kill it when it runs, and start it again on the same state."""
+        if self.process is not None and self.process.poll() is None:
+            self.kill9()
+        return self.start()
+
+    # --- what is alive ----------------------------------------------------------------
+
+    def handler_processes(self) -> list[int]:
+        """Live processes that run a program of the handlers."""
+        return tagged(str(self.programs))
+
+    def everything_alive(self) -> list[int]:
+        """Live processes of any kind that this daemon made, itself included."""
+        return tagged(str(self.base))
+
+    def gone(self, within_s: float = GONE_S) -> float:
+        """Wait until nothing of a dead daemon is alive; the seconds it took."""
+        return wait_until(lambda: not self.everything_alive(), within_s, "a survivor")
+
+    def close(self) -> None:
+        """End everything that is left, by pid, and remove the directory."""
+        if self.process is not None and self.process.poll() is None:
+            self.kill9()
+        self.world.close()
+        deadline = time.monotonic() + START_S
+        while left := self.everything_alive():
+            for pid in left:
+                kill(pid)
+            assert time.monotonic() < deadline, f"cannot be killed: {left}"
+            time.sleep(0.01)
+        shutil.rmtree(self.base)
+
+
+@contextlib.contextmanager
+def new_daemon(config: str | None = None) -> Iterator[Daemon]:
+    """A daemon, not started yet, in a directory that every user may look into."""
+    # Not pytest's tmp_path: handlers of a root daemon run as nobody, who cannot look into it.
+    base = Path(tempfile.mkdtemp(prefix="effectd-e2e-"))
+    os.chmod(base, 0o755)
+    daemon = Daemon(base, config)
+    try:
+        yield daemon
+    finally:
+        daemon.close()

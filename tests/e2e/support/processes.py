@@ -1,0 +1,65 @@
+"""Looking at processes, and waiting for what must come true."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+
+def tagged(*words: str) -> list[int]:
+    """Pids of live processes with all words in their command line; zombies are dead."""
+    found = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            line = Path(entry.path, "cmdline").read_bytes()
+            if all(word.encode() in line for word in words) and alive(int(entry.name)):
+                found.append(int(entry.name))
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether there is such a process, and it is no zombie."""
+    return _stat(pid)[0] not in "ZX"
+
+
+def start_time(pid: int) -> str:
+    """With the pid this names one process for ever; empty when there is none."""
+    return _stat(pid)[1]
+
+
+def _stat(pid: int) -> tuple[str, str]:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return "X", ""
+    fields = text.rpartition(")")[2].split()
+    return fields[0], fields[19]
+
+
+def children(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [int(word) for word in text.split()]
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, when it is still there."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def wait_until(claim: Callable[[], object], within_s: float = 60.0, what: str = "") -> float:
+    """Poll until the claim holds: the seconds it took. AssertionError when it never did."""
+    start = time.monotonic()
+    while not claim():
+        assert time.monotonic() - start < within_s, f"not within {within_s} s: {what}"
+        time.sleep(0.005)
+    return time.monotonic() - start
