@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import signal
 import sys
 import time
@@ -18,7 +20,7 @@ from demo.processes import Processes, end, end_descendants, running_from
 from demo.recover import unsettled
 from demo.screen import Screen
 from demo.stage import Stage, new_root, set_up
-from demo.tally import Measured, Tally
+from demo.tally import Measured, Report
 
 INTERRUPTIONS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BLOCKS = (("A", unrecorded), ("B", unstarted), ("C", unanswered), ("D", overdue))
@@ -52,6 +54,10 @@ def main() -> int:
     except KeyboardInterrupt:
         screen.say("", "Interrupted; everything that was started has been ended.")
         return 130
+    except BrokenPipeError:
+        # Nobody reads on; without this the interpreter would complain once more as it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
 
 
 def _interrupted(*_: object) -> NoReturn:
@@ -59,37 +65,45 @@ def _interrupted(*_: object) -> NoReturn:
 
 
 def _run(given: argparse.Namespace, screen: Screen) -> int:
-    begun = time.monotonic()
-    processes = Processes(outlive=given.keep)
     screen.say(
         screen.strong("effectd demo: the same tools, the same kills, twice"),
         screen.quiet("Real programs, real providers; each figure is counted now, at the provider."),
     )
+    begun = time.monotonic()
+    processes = Processes(outlive=given.keep)
     kept = False
     with new_root(keep=given.keep) as root:
         try:
             stage = set_up(root, processes, stay=given.keep)
-            measured = [_block(stage, screen, letter, block, given) for letter, block in BLOCKS]
+            blocks = tuple(_block(stage, screen, *one, step=given.step) for one in BLOCKS)
             with stage.daemon.client() as client:
-                left = Tally(unsettled=unsettled(client))
+                left = unsettled(client)
             kept = given.keep
         finally:
             if not kept:
-                for number in INTERRUPTIONS:  # what has begun to clean up is not stopped half way
-                    signal.signal(number, signal.SIG_IGN)
-                processes.end_all()
-                end_descendants()
-    return _conclude(screen, given, measured, left, stage, int((time.monotonic() - begun) * 1000))
+                _clean_up(processes)
+    report = Report(blocks, left, took_ms=int((time.monotonic() - begun) * 1000))
+    _conclude(screen, report)
+    if given.json is not None:
+        given.json.write_text(json.dumps(report.document(), indent=2) + "\n")
+    if given.keep:
+        _say_what_is_left(screen, stage, report)
+    return 0 if report.effectd.clean else 1
 
 
-def _block(
-    stage: Stage, screen: Screen, letter: str, block: Any, given: argparse.Namespace
-) -> Measured:
-    if given.step:
-        screen.say("")
-        input("  Enter goes on ")
-    screen.say("", screen.strong(f"{letter}  {block.HEADLINE}"))
-    screen.say(f"  {screen.quiet(block.WHY)}")
+def _clean_up(processes: Processes) -> None:
+    for number in INTERRUPTIONS:  # what has begun to clean up is not stopped half way
+        signal.signal(number, signal.SIG_IGN)
+    processes.end_all()
+    end_descendants()
+
+
+def _block(stage: Stage, screen: Screen, letter: str, block: Any, *, step: bool) -> Measured:
+    screen.say("")
+    if step:
+        with contextlib.suppress(EOFError):
+            input("  Enter goes on ")
+    screen.say(screen.strong(f"{letter}  {block.HEADLINE}"), f"  {screen.quiet(block.WHY)}")
     begun = time.monotonic()
     measured: Measured = block.measure(stage, screen)
     screen.say(*(f"  {line}" for line in measured.lines))
@@ -98,46 +112,21 @@ def _block(
     return attrs.evolve(measured, took_ms=int((time.monotonic() - begun) * 1000))
 
 
-def _conclude(
-    screen: Screen,
-    given: argparse.Namespace,
-    measured: list[Measured],
-    left: Tally,
-    stage: Stage,
-    took_ms: int,
-) -> int:
-    plain = sum((block.plain for block in measured), Tally())
-    effectd = sum((block.effectd for block in measured), left)
+def _conclude(screen: Screen, report: Report) -> None:
+    plain, effectd = report.plain, report.effectd
     screen.say(
         "",
-        screen.strong(f"Totals, after {took_ms // 1000} s"),
+        screen.strong(f"Totals, after {report.took_ms // 1000} s"),
         f"  plain worker  {screen.judged(plain.text(), good=plain.clean)}",
         f"  effectd       {screen.judged(effectd.text(), good=effectd.clean)}",
     )
-    if given.json is not None:
-        _write_json(given.json, measured, plain, effectd, took_ms)
-    if given.keep:
-        _say_what_is_left(screen, stage, measured)
-    return 0 if effectd.clean else 1
 
 
-def _write_json(
-    path: Path, measured: list[Measured], plain: Tally, effectd: Tally, took_ms: int
-) -> None:
-    document = {
-        "ok": effectd.clean,
-        "took_ms": took_ms,
-        "totals": {"plain": attrs.asdict(plain), "effectd": attrs.asdict(effectd)},
-        "blocks": {block.name: {**block.figures, "took_ms": block.took_ms} for block in measured},
-    }
-    path.write_text(json.dumps(document, indent=2) + "\n")
-
-
-def _say_what_is_left(screen: Screen, stage: Stage, measured: list[Measured]) -> None:
+def _say_what_is_left(screen: Screen, stage: Stage, report: Report) -> None:
     effectctl = Path(sys.executable).parent / "effectctl"
     if effectctl.is_relative_to(Path.cwd()):
         effectctl = effectctl.relative_to(Path.cwd())
-    mail: Any = measured[0].figures["no_safe_retry"]
+    mail: Any = report.blocks[0].figures["no_safe_retry"]
     screen.say(
         "",
         "effectd and the providers go on. Look around:",

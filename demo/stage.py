@@ -48,14 +48,14 @@ def new_root(*, keep: bool) -> Iterator[Path]:
         yield root
     except DemoFailed:
         raise
+    except (KeyboardInterrupt, BrokenPipeError):
+        shutil.rmtree(root)
+        raise
     except Exception as error:
         log = root / "demo.log"
         log.write_text(traceback.format_exc())
         logs = root / "effectd.log", log
         raise DemoFailed(f"{type(error).__name__}: {error}", *logs) from error
-    except BaseException:
-        shutil.rmtree(root)
-        raise
     if not keep:
         shutil.rmtree(root)
 

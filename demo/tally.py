@@ -50,3 +50,31 @@ class Measured:
     figures: dict[str, object]
     """The same as values, for `--json`."""
     took_ms: int = 0
+
+
+@attrs.frozen
+class Report:
+    """The whole run."""
+
+    blocks: tuple[Measured, ...]
+    unsettled: int
+    took_ms: int
+
+    @property
+    def plain(self) -> Tally:
+        return sum((block.plain for block in self.blocks), Tally())
+
+    @property
+    def effectd(self) -> Tally:
+        return sum((block.effectd for block in self.blocks), Tally(unsettled=self.unsettled))
+
+    def document(self) -> dict[str, object]:
+        """As `--json` writes it."""
+        return {
+            "ok": self.effectd.clean,
+            "took_ms": self.took_ms,
+            "totals": {"plain": attrs.asdict(self.plain), "effectd": attrs.asdict(self.effectd)},
+            "blocks": {
+                block.name: {**block.figures, "took_ms": block.took_ms} for block in self.blocks
+            },
+        }

@@ -19,7 +19,7 @@ import trio
 
 from supervisor.journal import commit
 from supervisor.journal.file import REAL, Os
-from supervisor.journal.log import Journal, JournalFull
+from supervisor.journal.log import Frame, Journal, JournalFull
 from supervisor.journal.verify import verify
 
 ROOT = Path(__file__).parents[2]
@@ -77,13 +77,9 @@ def kill_loop(directory: Path, lives: int) -> int:
     acknowledged: dict[int, bytes] = {}
     for life in range(lives):
         acknowledged |= killed_writer(directory, life, rng.randrange(1, 120))
-        found: dict[int, bytes] = {}
-        journal = Journal.open(
-            directory,
-            lambda frame: found.update({frame.position: frame.payload}),
-            segment_bytes=32768,
-        )
-        trio.run(journal.close)
+        frames: list[Frame] = []
+        trio.run(Journal.open(directory, frames.append, segment_bytes=32768).close)
+        found = {frame.position: frame.payload for frame in frames}
         assert {p: found.get(p) for p in acknowledged} == acknowledged
         assert verify(directory).verdict == "intact"
     return len(acknowledged)
@@ -139,7 +135,7 @@ def may_mount() -> bool:
 
 async def until(condition, *, seconds: int = 10) -> None:
     with trio.fail_after(seconds):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 - it happens in another thread
             await trio.sleep(0.005)
 
 

@@ -87,3 +87,15 @@ def test_nothing_is_guaranteed_without_files():
     assert room.after(100) == -1
     assert not room.take(100)
     assert room.missing(0) == 1
+
+
+def test_the_end_of_a_file_where_an_outcome_may_not_fit_is_not_counted():
+    room = Room(SEGMENT, 512)
+    largest = frame_cost(room.outcome_limit, 512)
+    room.reset(largest, [], ())
+    assert room.guaranteed == 0
+    room.reset(largest + 512, [], ())
+    assert room.guaranteed == 512
+    header = aligned(HEADER_BYTES, 512)
+    room.reset(largest, [SEGMENT], ())
+    assert room.guaranteed == SEGMENT - header - largest

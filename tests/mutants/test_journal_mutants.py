@@ -6,6 +6,7 @@ imported anew, so that nothing of the real one is left in it.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import importlib.abc
 import importlib.util
@@ -23,18 +24,14 @@ ROOT = Path(__file__).parents[2]
 
 
 class Mutant(NamedTuple):
+    """Each old text of the module becomes the new one."""
+
     module: str
-    old: str
-    new: str
+    changes: dict[str, str]
     caught_by: Callable[[], None]
 
 
 def crash_states() -> None:
-    test = importlib.import_module("tests.journal.test_crash_states")
-    test.test_no_power_cut_loses_an_acknowledged_frame_or_is_refused(512, 0)
-
-
-def small_crash_states() -> None:
     test = importlib.import_module("tests.journal.test_crash_states")
     test.every_workload(2, limit=64, align=512)
 
@@ -44,20 +41,24 @@ def tears() -> None:
     test.test_no_tear_of_a_large_batch_is_taken_for_rot(512)
 
 
-def flips() -> None:
-    test = importlib.import_module("tests.journal.test_corruption")
-    test.test_every_single_flipped_bit_is_refused_or_harmless(512, False, 1024)
+def corruption(name: str, *arguments: object) -> Callable[[], None]:
+    def run() -> None:
+        getattr(importlib.import_module("tests.journal.test_corruption"), name)(*arguments)
+
+    run.__name__ = name
+    return run
 
 
-def segments_lost() -> None:
-    test = importlib.import_module("tests.journal.test_corruption")
-    test.test_a_missing_doubled_swapped_or_renamed_segment_is_refused()
-    test.test_a_segment_cut_short_anywhere_is_refused_unless_only_dead_bytes_are_gone(512)
-
-
-def replaced_bytes() -> None:
-    test = importlib.import_module("tests.journal.test_corruption")
-    test.test_every_byte_replaced_is_refused_or_harmless(512)
+acknowledged = corruption(
+    "test_a_flip_or_a_newline_in_an_acknowledged_batch_is_refused_or_harmless", 512, False
+)
+blocks = corruption("test_every_lost_or_misdirected_block_is_refused_or_harmless", 512, 512)
+segments = corruption("test_a_missing_doubled_swapped_or_renamed_segment_is_refused")
+cut_short = corruption(
+    "test_a_segment_cut_short_anywhere_is_refused_unless_only_dead_bytes_are_gone", 512
+)
+edited = corruption("test_an_edit_with_a_new_checksum_is_found_by_the_line_behind")
+quoted = corruption("test_a_payload_that_quotes_a_frame_cannot_make_a_tear_look_like_rot")
 
 
 def failed_sync() -> None:
@@ -71,99 +72,82 @@ def short_writes() -> None:
 
 
 def kept_cache() -> None:
-    import errno
-
     test = importlib.import_module("tests.journal.test_faults")
     test.test_a_fault_at_any_call_loses_nothing_acknowledged(errno.EIO, True)
 
 
-def quoted() -> None:
-    test = importlib.import_module("tests.journal.test_corruption")
-    test.test_a_payload_that_quotes_a_frame_cannot_make_a_tear_look_like_rot()
-
-
 def reserve() -> None:
     test = importlib.import_module("tests.journal.test_room")
-    test.test_outcomes_whose_costs_were_guaranteed_fit_whatever_came_before()
+    test.test_the_end_of_a_file_where_an_outcome_may_not_fit_is_not_counted()
 
 
 SEGMENTS, RULE, CHAIN = (f"supervisor.journal.{m}" for m in ("segments", "rule", "chain"))
 CODEC, OPENING, ROOM = (f"supervisor.journal.{m}" for m in ("codec", "opening", "room"))
+SYNC = "        self._os.fdatasync(self._fd)\n"
+TWICE = "        try:\n    SYNC        except OSError:\n    SYNC".replace("SYNC", SYNC)
 
 MUTANTS = {
-    "a batch is not synced": Mutant(
-        SEGMENTS, "        self._os.fdatasync(self._fd)\n", "", small_crash_states
-    ),
+    "a batch is not synced": Mutant(SEGMENTS, {SYNC: ""}, crash_states),
     "the directory is not synced after a rotation": Mutant(
-        SEGMENTS, "            self._os.fsync(self._directory)\n", "", small_crash_states
+        SEGMENTS, {"            self._os.fsync(self._directory)\n": ""}, crash_states
     ),
     "a new segment is not synced before it has a name": Mutant(
-        SEGMENTS, "            self._os.fsync(fd)\n", "", small_crash_states
+        SEGMENTS, {"            self._os.fsync(fd)\n": ""}, crash_states
     ),
-    "a spare is not synced": Mutant(SEGMENTS, "    os_.fsync(fd)\n", "", small_crash_states),
     "the watermark claims the batch it stands in": Mutant(
-        SEGMENTS,
-        "        durable = position\n",
-        "        durable = position + len(payloads)\n",
-        tears,
+        SEGMENTS, {"        durable = position\n": "        durable = position + 99\n"}, tears
     ),
     "batches are appended to a torn segment": Mutant(
-        OPENING, "walked.tail.torn or not agree", "not agree", small_crash_states
+        OPENING, {"walked.tail.torn or not agree": "not agree"}, crash_states
     ),
     "a killed writer's bytes are served unsynced": Mutant(
-        OPENING, "            os_.fsync(fd)\n", "            pass\n", small_crash_states
+        OPENING, {"            os_.fsync(fd)\n": "            pass\n"}, crash_states
     ),
     "the page cache is believed after a failed sync": Mutant(
-        OPENING, " or not agree", "", kept_cache
+        OPENING, {" or not agree": ""}, kept_cache
     ),
-    "holes between sectors are rot": Mutant(RULE, "filler % SECTOR == 0 or shared", "False", tears),
+    "holes between sectors are rot": Mutant(
+        RULE, {"filler % SECTOR == 0 or shared": "False"}, tears
+    ),
     "any filler byte explains damage": Mutant(
         RULE,
-        "    return is_filler(buf, filler, sector_end if whole else len(buf))",
-        "    return True or (sector_end, whole)",
-        replaced_bytes,
+        {"    if not _unwritten(buf, newline,": "    if not bool(buf) and bool("},
+        acknowledged,
     ),
     "what later lines attest is ignored": Mutant(
-        RULE, "    if attested > position:", "    if attested < 0:", replaced_bytes
+        RULE, {"    if attested > position:": "    if attested < 0:"}, blocks
     ),
     "the terminator is ignored": Mutant(
-        RULE, "buf[max(start, newline - 2) : newline] == TERMINATOR", "False", replaced_bytes
+        RULE, {"buf[max(start, newline - 2) : newline] == TERMINATOR": "False"}, acknowledged
     ),
     "reading stops at the first bad frame": Mutant(
-        CHAIN, "            if tail.rot is None:", "            if True:", flips
+        CHAIN, {"            if tail.rot is None:": "            if True:"}, acknowledged
     ),
-    "the predecessor's end is not checked": Mutant(
+    "the predecessor is not checked": Mutant(
         CHAIN,
-        "        if reached != (official.end, official.position, official.digest):",
-        "        if reached == ():",
-        segments_lost,
+        {
+            "        if reached != (": "        if False and reached != (",
+            "        if not joined or before != named:": "        if False:",
+            "line.position != tip.position + 1 or line.previous != tip.digest[:32]": "False",
+        },
+        segments,
     ),
     "a segment's size is not checked": Mutant(
-        CHAIN, "            if len(buf) != header.size:", "            if False:", segments_lost
+        CHAIN, {"            if len(buf) != header.size:": "            if False:"}, cut_short
     ),
     "a line's predecessor is not checked": Mutant(
-        CHAIN,
-        "line.position != tip.position + 1 or line.previous != tip.digest[:32]",
-        "line.position <= 0",
-        segments_lost,
+        CHAIN, {" or line.previous != tip.digest[:32]": ""}, edited
     ),
     "lines inside a payload are believed": Mutant(
-        CODEC, "if line is not None and _is_own_line(buf, line)", "if line is not None", quoted
+        CODEC, {"if line is not None and _is_own_line(buf, line)": "if line is not None"}, quoted
     ),
-    "a failed sync is tried once more": Mutant(
-        SEGMENTS,
-        "        self._os.fdatasync(self._fd)\n",
-        "        try:\n            self._os.fdatasync(self._fd)\n"
-        "        except OSError:\n            self._os.fdatasync(self._fd)\n",
-        failed_sync,
-    ),
+    "a failed sync is tried once more": Mutant(SEGMENTS, {SYNC: TWICE}, failed_sync),
     "a short write counts as written": Mutant(
-        SEGMENTS, "    if count != len(data):", "    if count < 0:", short_writes
+        SEGMENTS, {"    if count != len(data):": "    if count < 0:"}, short_writes
     ),
     "the end of each file counts as room": Mutant(
         ROOM,
-        "        return max(0, rest - self._waste) + whole",
-        "        return rest + whole",
+        {"        return max(0, rest - self._waste) + whole": "        return rest + whole"},
         reserve,
     ),
 }
@@ -198,23 +182,28 @@ def forget_journal() -> None:
             del sys.modules[name]
 
 
+def _run(mutant: Mutant | None, test: Callable[[], None]) -> str:
+    finder = Mutating(mutant) if mutant else None
+    try:
+        forget_journal()
+        sys.meta_path[:0] = [finder] if finder else []
+        test()
+    except BaseException:  # pytest's own failures are no Exception
+        planted = finder is not None and finder.loaded
+        return "caught" if planted else traceback.format_exc()
+    return "passed"
+
+
 def run_in_child(mutant: Mutant | None, test: Callable[[], None]) -> str:
     """ "passed", "caught", or the traceback of what went wrong with the planting itself."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(reader)
-        verdict = "passed"
         try:
-            forget_journal()
-            finder = Mutating(mutant) if mutant else None
-            sys.meta_path[:0] = [finder] if finder else []
-            test()
-        except Exception:
-            planted = finder is None or finder.loaded
-            verdict = "caught" if planted else traceback.format_exc()
-        os.write(writer, verdict.encode()[-2000:])
-        os._exit(0)
+            os.write(writer, _run(mutant, test).encode()[-2000:])
+        finally:
+            os._exit(0)
     os.close(writer)
     with open(reader, "rb") as pipe:
         verdict = pipe.read().decode()

@@ -1,0 +1,141 @@
+"""The demo as a user runs it, against the real daemon."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from demo.stage import CHECKOUT
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A directory for temporary files which the handlers' user reaches, too."""
+    root = Path(tempfile.mkdtemp(prefix="effectd-demo-test-", dir="/tmp")).resolve()
+    root.chmod(0o755)
+    try:
+        yield root
+    finally:
+        for process in running_below(root):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        shutil.rmtree(root)
+
+
+def running_below(root: Path) -> list[psutil.Process]:
+    """Every process that was started with a path below this directory."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any(f"{root}/" in word for word in process.cmdline()):
+                found.append(process)
+    return found
+
+
+def start_demo(temporary: Path, *arguments: str, **env: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "demo", *arguments],
+        cwd=CHECKOUT,
+        env={**os.environ, "TMPDIR": str(temporary), **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+@pytest.mark.guarantee("E1", "E4", "R1", "R8", "S2", "S3")
+def test_effectd_repeats_loses_and_leaves_nothing_where_a_plain_worker_does(
+    temporary: Path,
+) -> None:
+    summary = temporary / "summary.json"
+    demo = start_demo(temporary, "--json", str(summary), LC_ALL="C")
+    text, _ = demo.communicate()
+    assert demo.returncode == 0, text
+    figures = json.loads(summary.read_text())
+    totals, blocks = figures["totals"], figures["blocks"]
+    assert totals["effectd"] == {
+        "duplicates": 0, "lost": 0, "survivors": 0, "unknown": 3, "unsettled": 0,
+    }  # fmt: skip
+    assert totals["plain"]["duplicates"] == 2 + 1 + 50
+    assert totals["plain"]["survivors"] == 8 + 1
+    assert_each_contract_is_treated_as_it_says(blocks["unrecorded"])
+    assert blocks["unstarted"]["said"] == "interrupted"
+    assert blocks["unstarted"]["steps"] == ["resume"]
+    assert blocks["unanswered"] == {
+        "plain_count": 51, "effectd_count": 1, "operations": 1, "processes": 1, "results": 1,
+        "took_ms": blocks["unanswered"]["took_ms"],
+    }  # fmt: skip
+    assert blocks["overdue"]["effectd"]["word"] == "timed_out"
+    assert blocks["overdue"]["effectd"]["reads_after"] == 0
+    assert blocks["overdue"]["plain"]["reads_after"] > 0
+    assert_it_fits_one_screen(text)
+    assert [path.name for path in temporary.iterdir()] == ["summary.json"]
+    assert not running_below(temporary)
+
+
+def assert_each_contract_is_treated_as_it_says(block: dict[str, Any]) -> None:
+    seen = {
+        contract: (row["recovered"]["said"], row["recovered"]["verdict"], row["effectd_count"])
+        for contract, row in block.items()
+        if "recovered" in row
+    }
+    assert seen == {
+        "none": ("interrupted", "repeat", 2),
+        "idempotency_key": ("unknown", "retry", 1),
+        "reconciliation": ("unknown", "ReconciliationRequired", 1),
+        "no_safe_retry": ("unknown", "EffectOutcomeUnknown", 1),
+    }
+    ends = {row["recovered"]["state"] for row in block.values() if "recovered" in row}
+    assert ends == {"succeeded"}
+
+
+def assert_it_fits_one_screen(text: str) -> None:
+    lines = text.splitlines()
+    assert len(lines) <= 40
+    assert max(len(line) for line in lines) <= 80
+    assert text.isascii()
+    assert "\x1b" not in text
+    assert "0 duplicates, 0 lost, 0 survivors, 3 unknown (all settled)" in lines[-1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_ends_everything_and_takes_the_directory_away(
+    temporary: Path, number: signal.Signals
+) -> None:
+    demo = start_demo(temporary)
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if line.startswith("A "):
+            break
+    assert len(running_below(temporary)) >= 4  # three providers and the daemon
+    demo.send_signal(number)
+    text, _ = demo.communicate(timeout=60)
+    assert demo.returncode == 130, text
+    assert "Traceback" not in text
+    assert not running_below(temporary)
+    assert not [*temporary.iterdir()]
+
+
+def test_a_reader_that_leaves_ends_the_demo_without_a_complaint(temporary: Path) -> None:
+    demo = start_demo(temporary)
+    assert demo.stdout is not None
+    demo.stdout.readline()
+    demo.stdout.close()
+    assert demo.wait(60) == 1
+    assert not running_below(temporary)
+    assert not [*temporary.iterdir()]
