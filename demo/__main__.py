@@ -126,7 +126,8 @@ def _say_what_is_left(screen: Screen, stage: Stage, report: Report) -> None:
     effectctl = Path(sys.executable).parent / "effectctl"
     if effectctl.is_relative_to(Path.cwd()):
         effectctl = effectctl.relative_to(Path.cwd())
-    mail: Any = report.blocks[0].figures["no_safe_retry"]
+    contracts: Any = report.blocks[0].figures["contracts"]
+    mail = contracts["no_safe_retry"]
     screen.say(
         "",
         "effectd and the providers go on. Look around:",

@@ -56,11 +56,7 @@ def run(config: Config) -> int:
     process = cast("Any", prctl)  # it comes without types
     process.set_dumpable(0)
     process.set_name("effectd")
-    try:
-        config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        fix = "create it for the daemon's user, or name another with --state-dir"
-        raise CannotStart(f"state_dir {config.state_dir}: {error.strerror}: {fix}") from error
+    _make_directories(config)
     handlers = load_handlers(config)
     replayed = replay(config)
     daemon = Daemon(config, handlers, launcher, replayed, notifier, started)
@@ -78,6 +74,19 @@ def _launcher(config: Config) -> Launcher:
         )
     except (ValueError, OSError) as error:
         raise CannotStart(f"the launcher: {error}") from error
+
+
+def _make_directories(config: Config) -> None:
+    """The state directory; for a developer also the one for manifests."""
+    wanted = [("state_dir", config.state_dir)]
+    if config.origin.dev:
+        wanted.append(("handlers_dir", config.handlers_dir))
+    for key, directory in wanted:
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            fix = "create it for the daemon's user, or name another one"
+            raise CannotStart(f"{key} {directory}: {error.strerror}: {fix}") from error
 
 
 class Daemon:

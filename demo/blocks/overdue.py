@@ -33,7 +33,7 @@ class Side:
     after_deadline_ms: int
     still_running: int
     reads_after: int
-    """Requests of the tool that reached the provider in the second after the word."""
+    """Requests that the tool sent to the provider in the second after the word."""
 
 
 def measure(stage: Stage, screen: Screen) -> Measured:
@@ -92,8 +92,8 @@ def _late_ms(began_ns: int, said_ns: int) -> int:
 
 
 def _reads_after(stage: Stage, subject: str, said_ns: int) -> int:
-    reads = [read["at_ns"] for read in stage.world.done(REPORT, subject)]
-    return sum(said_ns < at_ns <= said_ns + AFTER_NS for at_ns in reads)
+    reads = [read["sent_ns"] for read in stage.world.done(REPORT, subject)]
+    return sum(said_ns < sent_ns <= said_ns + AFTER_NS for sent_ns in reads)
 
 
 def _line(screen: Screen, who: str, side: Side) -> str:

@@ -109,11 +109,11 @@ def _measured(screen: Screen, rows: list[Row], left_plain: int, left_effectd: in
         + "   "
         + screen.judged(left[1], good=not left_effectd),
     ]
-    figures = {one.deed.contract: attrs.asdict(one, filter=_no_deed) for one in rows}
-    left_running = {"plain": left_plain, "effectd": left_effectd}
-    return Measured(
-        "unrecorded", tuple(lines), plain, effectd, {**figures, "left_running": left_running}
-    )
+    figures: dict[str, object] = {
+        "contracts": {one.deed.contract: attrs.asdict(one, filter=_no_deed) for one in rows},
+        "left_running": {"plain": left_plain, "effectd": left_effectd},
+    }
+    return Measured("unrecorded", tuple(lines), plain, effectd, figures)
 
 
 def _no_deed(attribute: attrs.Attribute[object], _: object) -> bool:

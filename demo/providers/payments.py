@@ -6,18 +6,16 @@ all that a handler without effects does, and the demo counts that too.
 
 from __future__ import annotations
 
-import time
-
 from demo.providers.books import Books
 from demo.providers.gate import Gate
 from demo.providers.service import Answer, Ask, Respond, options, serve
 
 CHARGES = "charges (key TEXT PRIMARY KEY, order_name TEXT, amount_cents INTEGER)"
-READS = "reads (name TEXT, at_ns INTEGER)"
+READS = "reads (name TEXT, sent_ns INTEGER)"
 
 
 def payments(books: Books) -> Respond:
-    """Routes: POST charges, GET charges?order=, GET report?name=, GET reads?name=."""
+    """Routes: POST charges, GET charges?order=, GET report?name=&sent_ns=, GET reads?name=."""
 
     def respond(ask: Ask) -> Answer:
         if (ask.method, ask.what) == ("POST", "charges"):
@@ -25,14 +23,13 @@ def payments(books: Books) -> Respond:
         if ask.what == "charges":
             return Answer(200, _of_order(books, ask.query["order"]))
         if ask.what == "report":
-            # The host's clock since boot is the one that process start times are given in.
-            now_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-            books.write("INSERT INTO reads VALUES (?, ?)", (ask.query["name"], now_ns))
+            values = ask.query["name"], int(ask.query["sent_ns"])
+            books.write("INSERT INTO reads VALUES (?, ?)", values)
             total = books.read("SELECT COUNT(*) AS charges FROM charges", ())[0]
             return Answer(200, total, door="report")
         if ask.what == "reads":
             name = (ask.query["name"],)
-            return Answer(200, books.read("SELECT at_ns FROM reads WHERE name = ?", name))
+            return Answer(200, books.read("SELECT sent_ns FROM reads WHERE name = ?", name))
         return Answer(404, {"error": f"no such thing as {ask.what}"})
 
     return respond

@@ -1,1 +1,1 @@
-"""effectd's SDK: `effectd.client` for callers, `effectd.handler` for handler authors."""
+"""effectd's SDK: `effectd.client` to call, `effectd.handler` to be called, `effectd.testing`."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Optional, Union
 
 from effectd import _dispatch, _flow
-from effectd._document import Document
-from effectd._flow import Flow, Patience, Pause
+from effectd._document import Document, count
+from effectd._flow import Flow, Patience, Pause, Reached
 from effectd._socket import candidates
 from effectd._wire import MAX_ANSWER_BYTES, Head, make_response
 from effectd.errors import BadAnswer, EffectdError, Unreachable
@@ -32,9 +32,10 @@ class Settings:
         self._paths = candidates(argument, os.environ)
         self._patience_ms = patience_ms
         self._max_answer = max_answer_bytes
+        self._reached = Reached()
 
     def _patience(self) -> Patience:
-        return Patience(self._patience_ms)
+        return Patience(self._patience_ms, self._reached)
 
     def _wanted(  # one for each field of the request
         self,
@@ -57,7 +58,7 @@ class Settings:
             **{key: given for key, given in optional.items() if given is not None},
         }
         patience = self._patience_ms if patience_ms is None else patience_ms
-        return _dispatch.Dispatch(body, resume or "never", patience)
+        return _dispatch.Dispatch(body, resume or "never", patience, self._reached)
 
 
 def cancel(operation_id: str, reason: str, patience: Patience) -> Flow[Document]:
@@ -84,7 +85,7 @@ def resolve(  # one for each field of the request
         raise ValueError(f'outcome is "applied" or "not_applied", not {outcome!r}')
     if if_revision is None:
         effect = yield from _flow.get("effects", effect_id, patience=patience)
-        if_revision = effect["revision"]
+        if_revision = count(effect, "revision")
     body: dict[str, object] = {
         "outcome": outcome,
         "evidence": evidence,
@@ -105,10 +106,11 @@ def reconcile(effect_id: str, patience: Patience) -> Flow[Document]:
 
 def again(fault: EffectdError, patience: Patience) -> Pause:
     """The pause before a stream is asked for again; raises the fault when that cannot help."""
-    temporary = fault.temporary if isinstance(fault, Unreachable) else fault.retryable
-    if not temporary:
+    hopeless = not isinstance(fault, Unreachable) and not fault.retryable
+    pause = None if hopeless else _flow.pause_after(fault, patience)
+    if pause is None:
         raise fault
-    return patience.after(fault)
+    return pause
 
 
 class RefusalText:

@@ -25,7 +25,7 @@ from effectd._transport import (
     try_connect,
 )
 from effectd._wire import AnswerReader, Head, Response, make_response
-from effectd.errors import AnswerLost
+from effectd.errors import AnswerLost, Unreachable
 
 T = TypeVar("T")
 
@@ -57,13 +57,18 @@ class Asyncio:
     async def exchange(self, send: Send) -> Response:
         """Send and return the whole answer. Raises Unreachable, AnswerLost or BadAnswer."""
         kept = self._take() if send.repeatable else None
-        if kept is not None:
+        if kept is None:
+            return await self._exchange(await self._connect(), send)
+        try:
+            return await self._exchange(kept, send)
+        except AnswerLost as loss:
+            if loss.timed_out:
+                raise
             try:
-                return await self._exchange(kept, send)
-            except AnswerLost as loss:
-                if loss.timed_out:
-                    raise
-        return await self._exchange(await self._connect(), send)
+                fresh = await self._connect()
+            except Unreachable as away:
+                raise loss from away  # it was sent, so it may have been carried out
+        return await self._exchange(fresh, send)
 
     async def stream(self, send: Send) -> AsyncGenerator[tuple[Head, bytes], None]:
         """Send, and give the answer's body piece by piece; `timeout` is between two pieces."""

@@ -9,8 +9,8 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from effectd import _outcome
 from effectd._document import Document, as_object, strings, text
-from effectd._flow import WAIT_MS, Flow, Patience, Pause, get, post
-from effectd.errors import BadAnswer, CallEnded, Conflict, EffectdError, Refused
+from effectd._flow import WAIT_MS, Flow, Patience, Pause, Reached, get, post
+from effectd.errors import BadAnswer, CallEnded, EffectdError, Refused
 
 
 class Dispatch(NamedTuple):
@@ -19,6 +19,7 @@ class Dispatch(NamedTuple):
     body: Mapping[str, Any]
     resume: str
     patience_ms: int
+    reached: Reached
     clock: Callable[[], float] = time.monotonic
 
     @property
@@ -52,25 +53,21 @@ def result(wanted: Dispatch) -> Flow[Any]:
 
 
 def _accept(wanted: Dispatch, wait_ms: Optional[int]) -> Flow[Document]:
-    patience = Patience(wanted.patience_ms, wanted.clock)
+    patience = Patience(wanted.patience_ms, wanted.reached, wanted.clock)
     try:
-        return (
-            yield from post(
-                "dispatch",
-                body=wanted.body,
-                patience=patience,
-                wait_ms=wait_ms,
-                repeatable=True,
-            )
+        operation = yield from post(
+            "dispatch", body=wanted.body, patience=patience, wait_ms=wait_ms, repeatable=True
         )
+        if not text(operation, "operation_id"):
+            raise BadAnswer("the dispatch was answered with something else than an operation")
     except EffectdError as error:
         error.request_id = wanted.request_id
         raise
+    return operation
 
 
 def _see_through(operation: Document, wanted: Dispatch) -> Flow[Any]:
-    patience = Patience(wanted.patience_ms, wanted.clock)
-    patience.answered()
+    patience = Patience(wanted.patience_ms, wanted.reached, wanted.clock)
     first_interruption: Optional[float] = None
     because: Optional[EffectdError] = None
     while True:
@@ -144,12 +141,12 @@ def _try_resume(
         return (
             yield from _post_resume(operation_id, _checkpoint(recovery), new_id(), patience)
         ), None
-    except Conflict:
-        # Somebody else was faster, or the operation has moved on: see what it is now.
-        yield Pause(0.2)
-        return (yield from get("operations", operation_id, patience=patience)), None
     except Refused as refusal:
-        return None, refusal
+        if refusal.code != "DurableResumeConflict":
+            return None, refusal
+    # Somebody else was faster, or the operation has moved on: see what it is now.
+    yield Pause(0.2)
+    return (yield from get("operations", operation_id, patience=patience)), None
 
 
 def _checkpoint(recovery: Document) -> Document:

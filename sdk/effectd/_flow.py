@@ -36,35 +36,43 @@ T = TypeVar("T")
 Flow = Generator[Union[Send, Pause], Optional[Response], T]
 
 
+class Reached:
+    """Whether a client has ever heard from its daemon."""
+
+    ever = False
+
+
 class Patience:
     """How long to go on while the daemon is away, from the first failure on.
 
     An answer ends the trouble, and the next failure starts anew. `clock` gives seconds.
     """
 
-    def __init__(self, total_ms: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, total_ms: int, reached: Reached, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._total = total_ms / 1000
         self._arrive = min(total_ms, ARRIVE_MS) / 1000
+        self._reached = reached
         self._clock = clock
         self._since: Optional[float] = None
         self._next = _FIRST_PAUSE
-        self._reached = False
 
     def answered(self) -> None:
         """The daemon has said something useful."""
-        self._reached = True
+        self._reached.ever = True
         self._since = None
         self._next = _FIRST_PAUSE
 
-    def after(self, fault: EffectdError, *, at_least: float = 0.0) -> Pause:
-        """The pause before the next try. Raises `fault` when there is none left."""
+    def after(self, fault: EffectdError, *, at_least: float = 0.0) -> Optional[Pause]:
+        """The pause before the next try, or None when patience is at its end."""
         now = self._clock()
         if isinstance(fault, AnswerLost) or not isinstance(fault, Unreachable):
-            self._reached = True
+            self._reached.ever = True
         self._since = now if self._since is None else self._since
-        left = (self._total if self._reached else self._arrive) - (now - self._since)
+        left = (self._total if self._reached.ever else self._arrive) - (now - self._since)
         if left <= 0:
-            raise fault
+            return None
         # Many clients lose one daemon at the same time; they need not come back together.
         chosen = max(at_least, self._next * random.uniform(0.5, 1.0))  # noqa: S311  # no secret
         self._next = min(self._next * 2, _LONGEST_PAUSE)
@@ -89,29 +97,47 @@ def ask(send: Send, patience: Patience) -> Flow[Document]:
 
     Sent again while patience lasts: after a lost answer when it is `repeatable`, and after a
     503 or 429 that says `retryable` (AcceptanceUnknown only when `repeatable`).
+
+    Once an answer was lost the request may have been carried out, and no later failure makes
+    that untrue: then the loss is what is raised at the end, and not that nobody was there.
     """
+    doubt: Optional[EffectdError] = None
     while True:
+        at_least = 0.0
+        fault: EffectdError
         try:
             answer = yield send
         except AnswerLost as lost:
             if not send.repeatable:
                 raise AnswerLost(lost.detail, retryable=False) from lost
-            yield patience.after(lost)
-            continue
+            fault = doubt = lost
         except Unreachable as away:
-            if not away.temporary:
-                raise
-            yield patience.after(away)
-            continue
-        assert answer is not None
-        if answer.status < 300:
-            patience.answered()
-            return document_of(answer)
-        refusal = refusal_of(answer)
-        if not _is_temporary(refusal, answer.status, send.repeatable):
-            patience.answered()
-            raise refusal
-        yield patience.after(refusal, at_least=_retry_after(answer.headers))
+            fault = away
+        else:
+            assert answer is not None
+            if answer.status < 300:
+                patience.answered()
+                return document_of(answer)
+            fault = refusal_of(answer)
+            if not _is_temporary(fault, answer.status, send.repeatable):
+                patience.answered()
+                raise fault
+            at_least = _retry_after(answer.headers)
+            doubt = fault if fault.code == "AcceptanceUnknown" else doubt
+        pause = pause_after(fault, patience, at_least)
+        if pause is not None:
+            yield pause
+        elif doubt is None or doubt is fault:
+            raise fault
+        else:
+            raise doubt from fault
+
+
+def pause_after(fault: EffectdError, patience: Patience, at_least: float = 0.0) -> Optional[Pause]:
+    """The pause before the next try; None when no other try can help, or is waited for."""
+    if isinstance(fault, Unreachable) and not fault.temporary:
+        return None
+    return patience.after(fault, at_least=at_least)
 
 
 def document_of(answer: Response) -> Document:

@@ -17,7 +17,7 @@ from typing import NamedTuple, Optional
 
 from effectd._socket import choose, unreachable
 from effectd._wire import AnswerReader, Head, Response, make_response
-from effectd.errors import AnswerLost
+from effectd.errors import AnswerLost, Unreachable
 
 PIECE = 65_536
 KEPT = 8
@@ -99,13 +99,18 @@ class Blocking:
     def exchange(self, send: Send) -> Response:
         """Send and return the whole answer. Raises Unreachable, AnswerLost or BadAnswer."""
         kept = self._take() if send.repeatable else None
-        if kept is not None:
+        if kept is None:
+            return self._exchange(self._connect(), send)
+        try:
+            return self._exchange(kept, send)
+        except AnswerLost as loss:
+            if loss.timed_out:
+                raise
             try:
-                return self._exchange(kept, send)
-            except AnswerLost as loss:
-                if loss.timed_out:
-                    raise
-        return self._exchange(self._connect(), send)
+                fresh = self._connect()
+            except Unreachable as away:
+                raise loss from away  # it was sent, so it may have been carried out
+        return self._exchange(fresh, send)
 
     def stream(self, send: Send) -> Generator[tuple[Head, bytes], None, None]:
         """Send, and give the answer's body piece by piece; `timeout` is between two pieces."""

@@ -93,7 +93,8 @@ class Effects:
         what is about to be done: the same on every attempt, and without secrets.
 
         Raises Refused (`.code`) when there is no leave; what `make` raises: NotApplied is
-        reported as *not applied*, anything else leaves the effect *unknown*. A result that is
+        reported as *not applied*, anything else leaves the effect *unknown*. A result that the
+        daemon cannot keep is returned all the same, with a word on stderr. A result that is
         not JSON raises TypeError or ValueError after the effect was reported as applied. When the
         daemon has gone, SystemExit.
         """
@@ -132,7 +133,15 @@ class Effects:
             self._confirm(effect, applied)
             message = f"effect {effect.name!r} was applied, and its result is not JSON: {fault}"
             raise type(fault)(message) from fault
-        self._confirm(effect, {**applied, "result": result})
+        try:
+            self._confirm(effect, {**applied, "result": result})
+        except Refused as refusal:
+            if refusal.code != "InvalidInput":
+                raise
+            # The result is too large to be kept, or a number in it is. The effect is applied
+            # all the same, and must not become unknown for the sake of its result.
+            self._confirm(effect, applied)
+            sys.stderr.write(f"effectd: the result is not kept: {refusal.detail}\n")
 
     def _confirm(self, effect: Effect, outcome: Mapping[str, Any]) -> None:
         message = {"type": "confirm", "ordinal": effect.ordinal, **outcome}

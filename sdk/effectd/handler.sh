@@ -123,20 +123,30 @@ effectd_announce() {
 
 effectd_confirm() {
   local recorded="^\\{\"type\":\"recorded\",(.*,)?\"ordinal\":${EFFECTD_ORDINAL}[,}]"
+  local confirm="{\"type\":\"confirm\",\"ordinal\":$EFFECTD_ORDINAL,\"outcome\":\"$1\""
   case $1 in
     applied)
       EFFECTD_RESULT=${2:-null}
-      _effectd_send "{\"type\":\"confirm\",\"ordinal\":$EFFECTD_ORDINAL,\"outcome\":\"applied\",\"result\":$EFFECTD_RESULT}"
+      _effectd_send "$confirm,\"result\":$EFFECTD_RESULT}"
+      _effectd_receive
+      case $_effectd_line in
+        '{"type":"refused","code":"InvalidInput"'*)
+          # Its result cannot be kept. It is applied all the same, and must not become unknown.
+          echo "effectd: the result of the effect is not kept: it is too large, or not JSON" >&2
+          _effectd_send "$confirm}"
+          _effectd_receive
+          ;;
+      esac
       ;;
     not_applied)
-      _effectd_send "{\"type\":\"confirm\",\"ordinal\":$EFFECTD_ORDINAL,\"outcome\":\"not_applied\",\"reason\":$(effectd_string "${2:-}")}"
+      _effectd_send "$confirm,\"reason\":$(effectd_string "${2:-}")}"
+      _effectd_receive
       ;;
     *)
       printf 'effectd: effectd_confirm takes applied or not_applied, not %s\n' "$1" >&2
       exit 2
       ;;
   esac
-  _effectd_receive
   [[ $_effectd_line =~ $recorded ]] || _effectd_garbage
 }
 

@@ -263,9 +263,7 @@ class _Daemon:
             self.talk.problems.append(f"effect {ordinal} was confirmed, and it is {one.outcome}")
         answer = self._confirmations[number] if number < len(self._confirmations) else None
         if answer is not None and answer.kind != "raw":
-            return (
-                _line(type="refused", ordinal=ordinal, **answer.fields) if answer.fields else answer
-            )
+            return _line(type="refused", **answer.fields) if answer.fields else answer
         one.outcome, one.result = str(outcome), message.get("result")
         one.reason = text(message, "reason")
         return answer or _line(type="recorded", ordinal=ordinal)

@@ -153,6 +153,28 @@ def test_patience_ends_with_the_fault_and_names_the_request_to_send_again(server
     assert 2 <= len(server.asked) <= 12
 
 
+def test_a_daemon_that_dies_with_a_request_in_its_hands_may_have_accepted_it(server, make_client):
+    """Also when the request went over a connection that was kept from before."""
+    server.script = lambda asked: server.stop() or DROP if asked.body else Say(200, {})
+    client = make_client(server.path, patience_ms=300)
+    client.status()
+    with pytest.raises(errors.AnswerLost) as caught:
+        client.dispatch("h", {}, request_id="r-1")
+    assert "unknown whether the request was accepted" in caught.value.for_model
+    assert caught.value.request_id == "r-1"
+
+
+def test_a_client_that_knows_its_daemon_waits_for_it_to_come_back(server, make_client):
+    server.replies(operation(result=1))
+    client = make_client(server.path)
+    client.dispatch("h", {})
+    server.stop()
+    timer = threading.Timer(2.3, server.start)  # longer than an unknown daemon is waited for
+    timer.start()
+    assert client.dispatch("h", {}) == 1
+    timer.join()
+
+
 def test_a_dispatch_can_have_a_patience_of_its_own(server, client):
     server.replies(problem(503, "Draining", retryable=True))
     with pytest.raises(errors.Unavailable):
@@ -308,15 +330,25 @@ def test_a_resume_that_somebody_else_was_faster_with_is_waited_for(server, clien
     assert client.dispatch("h", {}) == "theirs"
 
 
-def test_a_resume_that_is_refused_leaves_the_outcome_as_it_is(server, client):
+@pytest.mark.parametrize("code", ["RunTimeBudgetExceeded", "HandlerArtifactChanged"])
+def test_a_resume_that_is_refused_leaves_the_outcome_as_it_is(server, client, code):
     server.replies(
         operation("unknown", call=INTERRUPTED),
         recovery("resume"),
-        problem(409, "RunTimeBudgetExceeded", detail="no room"),
+        problem(409, code, detail="this is why"),
     )
-    with pytest.raises(errors.OutcomeUnknown, match="no room") as caught:
+    with pytest.raises(errors.OutcomeUnknown, match="this is why") as caught:
         client.dispatch("h", {})
-    assert isinstance(caught.value.__cause__, errors.LimitExceeded)
+    assert caught.value.__cause__.code == code
+    assert len(server.asked) == 3
+
+
+@pytest.mark.parametrize("document", [{}, {"operation_id": 7}, {"call": {}}])
+def test_an_answer_that_is_no_operation_is_a_bad_answer(server, client, document):
+    server.replies(Say(200, document))
+    with pytest.raises(errors.BadAnswer) as caught:
+        client.dispatch("h", {}, request_id="r-1")
+    assert caught.value.request_id == "r-1"
 
 
 OUTCOMES = [

@@ -11,10 +11,14 @@ from hypothesis import strategies as st
 
 from effectd import _flow, errors
 from effectd._document import count, objects, strings, text
-from effectd._flow import Events, Patience, Pause
+from effectd._flow import Events, Pause, Reached
 from effectd._outcome import ended_by_itself, is_final, value_of
 from effectd._transport import Send
 from effectd._wire import AnswerReader, Response, encode_request, make_response, path
+
+
+def Patience(total_ms, clock, reached=None):
+    return _flow.Patience(total_ms, reached or Reached(), clock)
 
 
 class Clock:
@@ -95,12 +99,39 @@ def test_patience_is_kept_to_the_second(fault, total_ms):
 
 
 def test_a_daemon_that_was_reached_once_is_waited_for_all_the_patience():
-    clock = Clock()
-    patience = Patience(60_000, clock)
-    drive(ask(patience), [answer(200, {})], clock)
+    clock, reached = Clock(), Reached()
+    drive(ask(Patience(60_000, clock, reached)), [answer(200, {})], clock)
     with pytest.raises(errors.Unreachable):
-        drive(ask(patience), forever(MISSING), clock)
+        drive(ask(Patience(60_000, clock, reached)), forever(MISSING), clock)
     assert clock.now - 100 == pytest.approx(60)
+
+
+MAYBE = answer(503, {"code": "AcceptanceUnknown", "retryable": True})
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "kind", "code"),
+    [
+        (errors.AnswerLost("lost"), MISSING, errors.AnswerLost, "AnswerLost"),
+        (errors.AnswerLost("lost"), DRAINING, errors.AnswerLost, "AnswerLost"),
+        (MAYBE, MISSING, errors.Unavailable, "AcceptanceUnknown"),
+        (MAYBE, DRAINING, errors.Unavailable, "AcceptanceUnknown"),
+        (MISSING, DRAINING, errors.Unavailable, "Draining"),
+        (DRAINING, MISSING, errors.Unreachable, "Unreachable"),
+    ],
+)
+def test_nobody_is_told_that_nothing_was_started_after_an_answer_was_lost(first, then, kind, code):
+    def replies():
+        yield first
+        yield from forever(then)
+
+    clock = Clock()
+    with pytest.raises(errors.EffectdError) as caught:
+        drive(ask(Patience(10_000, clock)), replies(), clock)
+    assert type(caught.value) is kind
+    assert caught.value.code == code
+    doubtful = code in {"AnswerLost", "AcceptanceUnknown"}
+    assert ("unknown whether" in caught.value.for_model) is doubtful
 
 
 def test_an_answer_ends_the_trouble():

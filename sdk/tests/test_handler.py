@@ -388,6 +388,16 @@ def test_a_refused_confirmation_raises_its_code(program):
         assert "Refused: EffectCorrelationMismatch" in talk.stderr
 
 
+@pytest.mark.guarantee("E8")
+def test_a_result_that_cannot_be_kept_does_not_make_its_effect_unknown(program):
+    too_large = refused("InvalidInput", "a line of more than 69632 bytes")
+    talk = program(CHARGE, {}, confirmations=[too_large])
+    assert types(talk) == ["announce", "confirm", "confirm", "result"]
+    assert talk.sent[2] == {"type": "confirm", "ordinal": 0, "outcome": "applied"}
+    assert (talk.exit_status, talk.unknown, talk.result) == (0, [], {"id": "ch_1"})
+    assert "a line of more than 69632 bytes" in talk.stderr
+
+
 def test_what_a_newer_daemon_adds_is_passed_over(program):
     data = (
         b'\n{"type":"hint","x":1}\n'
@@ -520,7 +530,7 @@ FOLLOWED = [
     ("@handler\ndef f(input, effects):\n    return g()\ndef g(): return 1\n", 7),
     ("@handler\ndef f(input, effects):\n    return 1\n\n\nX = 1\n", 9),
     ("@handler\ndef f(input, effects):\n    def inner():\n        return 1\nprint(1)\n", 8),
-    ("@handler\ndef f(input, effects): return 1\nif True:\n    X = 1\n", 6),
+    ("@handler\ndef f(input, effects): return 1\nif len('a'):\n    X = 1\n", 6),
     ("def wraps(f): return f\n@handler\n@wraps\ndef f(input, effects):\n    return 1\nX = 1\n", 9),
 ]
 

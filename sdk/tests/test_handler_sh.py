@@ -139,6 +139,14 @@ def test_an_answer_that_is_garbage_is_no_leave(data):
     assert len(talk.sent) == 1
 
 
+@pytest.mark.guarantee("E8")
+def test_a_result_that_cannot_be_kept_does_not_make_its_effect_unknown():
+    talk = run(MAIL, {}, confirmations=[refused("InvalidInput", "too long")])
+    assert talk.sent[2] == {"type": "confirm", "ordinal": 0, "outcome": "applied"}
+    assert (talk.exit_status, talk.unknown) == (0, [])
+    assert "not kept" in talk.stderr
+
+
 @pytest.mark.parametrize("data", [b'{"type":"recorded","ordinal":1}\n', b'{"type":"refused"}\n'])
 def test_a_confirmation_that_is_not_recorded_is_an_error(data):
     talk = run(MAIL, {}, confirmations=[raw(data)])

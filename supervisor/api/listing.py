@@ -91,7 +91,7 @@ def effects(state: State, command: ListEffects, visible: Visible, now: Moment) -
 def _effects(state: State, visible: Visible) -> Iterator[tuple[Operation, Effect]]:
     for operation in _newest_first(state):
         if visible(operation):
-            newest = sorted(operation.effects.values(), key=lambda e: -e.first_at)
+            newest = sorted(operation.ordered_effects(), key=lambda e: -e.first_at)
             yield from ((operation, effect) for effect in newest)
 
 

@@ -29,7 +29,7 @@ def recovery_view(operation: Operation, projection: Projection, now: Moment) -> 
                 "ordinal": effect.ordinal,
                 "effect_id": effect.effect_id,
             }
-            for effect in operation.effects.values()
+            for effect in operation.ordered_effects()
             for one in effect.tries
         ],
         "effects": [

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from supervisor.cli.exits import Exit, is_final, of_operation
 from supervisor.cli.talk import WAIT_MS, Daemon, Document
 
+Watch = Callable[[Mapping[str, Any]], None]
+# Often enough for a bar that moves, seldom enough to cost nothing.
+TICK_MS = 500
 # How long a daemon may be away (a restart, a recovery) before waiting is given up.
 PATIENCE_S = 60.0
 PAUSE_S = 0.25
@@ -38,24 +41,31 @@ class Patience:
         self._since = None
 
 
-def follow_operation(daemon: Daemon, operation: Mapping[str, Any]) -> Document:
+def follow_operation(
+    daemon: Daemon, operation: Mapping[str, Any], watch: Watch | None = None
+) -> Document:
     """The operation when nothing of it runs or queues any more."""
-    return _follow(daemon, "operations", str(operation["operation_id"]), operation)
+    return _follow(daemon, "operations", str(operation["operation_id"]), operation, watch)
 
 
-def follow_call(daemon: Daemon, call: Mapping[str, Any]) -> Document:
+def follow_call(daemon: Daemon, call: Mapping[str, Any], watch: Watch | None = None) -> Document:
     """The call when it is final."""
-    return _follow(daemon, "calls", str(call["call_id"]), call)
+    return _follow(daemon, "calls", str(call["call_id"]), call, watch)
 
 
-def _follow(daemon: Daemon, noun: str, name: str, document: Mapping[str, Any]) -> Document:
+def _follow(
+    daemon: Daemon, noun: str, name: str, document: Mapping[str, Any], watch: Watch | None
+) -> Document:
     """Ask until it is final. Reading repeats nothing, so a lost answer is asked for again."""
     from effectd.errors import Unreachable
 
     patience = Patience()
+    wait_ms = WAIT_MS if watch is None else TICK_MS
     while not is_final(document):
         try:
-            document = daemon.get(noun, name, wait_ms=WAIT_MS)
+            if watch is not None:
+                watch(document)
+            document = daemon.get(noun, name, wait_ms=wait_ms)
             patience.renew()
         except Unreachable as error:
             patience.spend(error)

@@ -49,7 +49,7 @@ def resolve(daemon: Daemon, kind: Kind, text: str) -> str:
             f"{text!r} is too short for the beginning of an id",
             f"Give at least {SHORTEST} characters of it.",
         )
-    return _only(kind, text, [i for i in _all(daemon, kind) if i.startswith(whole)])
+    return only(kind, text, [i for i in _all(daemon, kind) if i.startswith(whole)])
 
 
 def _article(kind: Kind) -> str:
@@ -61,7 +61,7 @@ def _listed(kind: Kind) -> str:
     return "effects" if kind == "effect" else "operations"
 
 
-def _only(kind: Kind, text: str, found: list[str]) -> str:
+def only(kind: Kind, text: str, found: list[str]) -> str:
     if len(found) == 1:
         return found[0]
     if not found:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from supervisor.cli.documents import Document, number, objects, part, texts
 from supervisor.cli.look import Look, escape
 from supervisor.cli.render_effects import effect_list
-from supervisor.cli.text import clock, fields, indented, plural, short_json, size, span
+from supervisor.cli.text import clock, fields, indented, plural, short_json, size, span, wrapped
 
 TAIL_LINES = 12
 
@@ -39,7 +39,7 @@ def call(
         )
         for one in objects(document, "attempts")
     ]
-    parts += [f"hint: {escape(hint)}" for hint in known.hints]
+    parts += [wrapped(f"hint: {escape(hint)}", look.columns) for hint in known.hints]
     effects = objects(document, "effects")
     if effects:
         parts.append("Effects:\n" + indented(effect_list(effects, look)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from supervisor.cli.documents import Document, objects
 from supervisor.cli.look import Look, escape
-from supervisor.cli.text import Column, ago, clock, fields, indented, short_json, table
+from supervisor.cli.text import Column, ago, clock, fields, indented, short_json, table, wrapped
 
 COLUMNS = (
     Column("EFFECT"),
@@ -158,7 +158,7 @@ def _why(document: Document, look: Look) -> str:
             "Where to look: the manifest names no place (`how_to_check`); search the "
             f"provider's records for {document['effect_id']} and for the request above."
         )
-    return "\n".join(lines)
+    return "\n".join(wrapped(line, look.columns) for line in lines)
 
 
 def _settle(document: Document, look: Look) -> str:
@@ -169,11 +169,11 @@ def _settle(document: Document, look: Look) -> str:
         lines += ["Ask the provider:", f"  effectctl effects reconcile {effect_id}"]
     lines += [
         "When you have looked and it DID happen:",
-        f"  {start} --outcome applied --evidence 'WHAT YOU SAW'",
+        f"  {start} \\\n    --outcome applied --evidence 'WHAT YOU SAW'",
     ]
     if document.get("outcome") == "unknown":
         lines += [
             "When you have looked and it did NOT happen:",
-            f"  {start} --outcome not_applied --evidence 'WHAT YOU SAW'",
+            f"  {start} \\\n    --outcome not_applied --evidence 'WHAT YOU SAW'",
         ]
     return "\n".join(look.paint(li, "strong") if li.startswith("  ") else li for li in lines)

@@ -6,7 +6,7 @@ from supervisor.cli.documents import Document, number, objects
 from supervisor.cli.exits import Exit
 from supervisor.cli.look import Look, escape
 from supervisor.cli.render_calls import Context, attempt, error_fields
-from supervisor.cli.text import fields, indented
+from supervisor.cli.text import fields, indented, wrapped
 
 HEADLINES: dict[Exit, str] = {
     Exit.FAILED: "The call failed. Nothing was applied.",
@@ -28,8 +28,13 @@ def ending(
     code: Exit,
     look: Look,
     context: Context,
+    *,
+    onward: bool = True,
 ) -> str:
-    """What a person is told on stderr, most important line first."""
+    """What a person is told on stderr, most important line first.
+
+    `onward` adds what to type next, which needs a daemon that still knows the operation.
+    """
     parts = [look.paint(HEADLINES.get(code, code.meaning), "attention")]
     parts.append(indented(fields(error_fields(call), look, 2)))
     attempts = objects(call, "attempts")
@@ -45,8 +50,11 @@ def ending(
                 )
             )
         )
-    parts += [f"  hint: {escape(hint)}" for hint in context.hints]
-    parts += _next(operation, call, code)
+    parts += [
+        indented(wrapped(f"hint: {escape(hint)}", look.columns - 2)) for hint in context.hints
+    ]
+    if onward:
+        parts += _next(operation, call, code)
     return "\n".join(part for part in parts if part)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from supervisor.cli.documents import Document
 from supervisor.cli.look import Look, escape
-from supervisor.cli.text import clock, cut, json_text
+from supervisor.cli.text import clock, cut, json_text, wrapped
 
 # Types that a person looks for when something went wrong.
 LOUD = frozenset(
@@ -22,7 +22,23 @@ LOUD = frozenset(
 # Members with a place of their own on the line.
 PLACED = frozenset({"position", "at", "type", "operation_id", "call_id", "effect_id"})
 # What is long and not for a glance: `operations show` and `-o json` have it.
-LONG = frozenset({"terms", "input", "declared", "request", "identity", "request_digest", "digest"})
+LONG = frozenset(
+    {
+        "by",
+        "declared",
+        "digest",
+        "handler_digest",
+        "identity",
+        "input",
+        "layers",
+        "mono",
+        "request",
+        "request_digest",
+        "session_id",
+        "terms",
+        "usage",
+    }
+)
 
 
 def event(document: Document, look: Look) -> str:
@@ -38,7 +54,8 @@ def event(document: Document, look: Look) -> str:
     painted = look.paint(kind, "attention" if kind in LOUD else "strong")
     lines = [start + painted]
     if ids or rest:
-        lines.append(" " * 8 + look.paint(" ".join(ids + rest), "quiet"))
+        text = wrapped(" ".join(ids + rest), look.columns - 8)
+        lines += [" " * 8 + look.paint(line, "quiet") for line in text.split("\n")]
     return "\n".join(lines)
 
 

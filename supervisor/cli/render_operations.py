@@ -56,14 +56,16 @@ def operation_list(operations: Sequence[Document], look: Look) -> str:
     return table(COLUMNS, rows, look)
 
 
-def operation(document: Document, calls: Sequence[Document], look: Look) -> str:
-    """One operation whole: head, budget, result, timeline, and what to type next."""
+def operation(
+    document: Document, calls: Sequence[Document], look: Look, *, onward: bool = True
+) -> str:
+    """One operation whole: head, budget, result, timeline, and (`onward`) what to type next."""
     parts = [_head(document, look)]
     timeline = _timeline(document, calls, look)
     if timeline:
         parts.append("Timeline (UTC):\n" + indented(timeline))
     following = next_step(document)
-    if following:
+    if following and onward:
         parts.append(following)
     return "\n\n".join(parts)
 
@@ -125,7 +127,7 @@ def _timeline(document: Document, calls: Sequence[Document], look: Look) -> str:
     """Every time in these documents, oldest first, with what happened then."""
     moments = [(document.get("created_at"), "accepted", document["operation_id"])]
     for call in calls:
-        moments += _call_moments(call)
+        moments += _call_moments(call, named=len(calls) > 1)
     known = [(ns, stamp, *rest) for stamp, *rest in moments if (ns := moment_ns(stamp)) is not None]
     known.sort(key=lambda one: one[0])
     lines: list[str] = []
@@ -140,12 +142,13 @@ def _timeline(document: Document, calls: Sequence[Document], look: Look) -> str:
     return f"{clock(known[0][1])[:10]}\n" + "\n".join(lines)
 
 
-def _call_moments(call: Document) -> list[tuple[object, str, str]]:
+def _call_moments(call: Document, *, named: bool) -> list[tuple[object, str, str]]:
+    """What happened to a call; its handler is named where there are several."""
     found: list[tuple[object, str, str]] = []
     handler = escape(call.get("handler", "?"))
     for attempt in objects(call, "attempts"):
         number = attempt.get("attempt", "?")
-        about = f"{handler}, {call['call_id']}"
+        about = f"{handler}, {call['call_id']}" if named else str(call["call_id"])
         found.append((call.get("created_at") if number == 0 else None, "call accepted", about))
         found.append((attempt.get("started_at"), f"attempt {number} started", about))
         outcome = escape(attempt.get("outcome") or attempt.get("phase") or "ended")
@@ -243,12 +246,18 @@ def commands(document: Document, operation_id: str) -> list[str]:
     lines: dict[str, None] = {}
     for action in listed:
         pattern = TYPED.get(str(action.get("action")))
-        if pattern is None:
+        # It is always allowed; it is a way out only where the budget is in the way.
+        beside = action.get("action") == "extend" and not _budget_refuses(document)
+        if pattern is None or beside:
             continue
         effect = str(action.get("effect_id") or "EFFECT")
         call = str(action.get("call_id") or "CALL")
         lines[pattern.format(operation=operation_id, effect=effect, call=call)] = None
     return list(lines)
+
+
+def _budget_refuses(document: Document) -> bool:
+    return any(one.get("code") == "RunTimeBudgetExceeded" for one in objects(document, "refusals"))
 
 
 def _refusals(document: Document, look: Look) -> str:

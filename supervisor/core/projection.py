@@ -19,6 +19,7 @@ from supervisor.core.lineage import (
     evidence,
     open_tries_dead,
     plan,
+    relaunched,
 )
 from supervisor.core.moment import Moment
 from supervisor.core.record import Kind
@@ -56,7 +57,7 @@ def project(
         _resume(operation, now, margin_ms, digests, actions, refusals)
     elif standing not in TERMINAL:
         refusals.append(Refusal("NotResumable", f"it is {standing.value}", fix="Wait for it."))
-    for effect in operation.effects.values():
+    for effect in operation.ordered_effects():
         actions.extend(_settling(operation, effect))
     actions.extend(_attesting(operation))
     if standing not in TERMINAL:
@@ -148,7 +149,8 @@ def _settling(operation: Operation, effect: Effect) -> Iterator[Action]:
         return
     call_id = effect.newest.call_id
     idle = effect.reconciling is None
-    if effect.declared.reconciler is not None and idle and open_tries_dead(operation, effect):
+    dead = open_tries_dead(operation, effect) and not relaunched(operation, effect)
+    if effect.declared.reconciler is not None and idle and dead:
         yield Action("reconcile", "run", call_id=call_id, effect_id=effect.effect_id)
     yield Action("resolve", "resolve", call_id=call_id, effect_id=effect.effect_id)
 

@@ -225,6 +225,11 @@ class Operation:
     def ordered_calls(self) -> Iterator[Call]:
         return (self.calls[call_id] for call_id in self.call_order)
 
+    def ordered_effects(self) -> Iterator[Effect]:
+        """By call and ordinal. The map's own order is another one in every process."""
+        roots = (self.lineages.get(call_id, ()) for call_id in self.call_order)
+        return (self.effects[one] for lineage in roots for one in lineage)
+
     def newest(self, call: Call) -> Call:
         """The last call of the chain that retries this one."""
         while call.retried_by is not None:

@@ -154,7 +154,10 @@ class Engine:
             if not decision.outcome:
                 raise Unavailable(Refusal("JournalUnavailable", str(full))) from full
         bare = attrs.evolve(decision, records=tuple(map(_without_result, decision.records)))
-        return bare, self._queue(bare)
+        try:
+            return bare, self._queue(bare)
+        except JournalFull as full:
+            raise Unavailable(Refusal("JournalUnavailable", str(full))) from full
 
     def _queue(self, decision: Decision) -> int:
         records = decision.records
@@ -162,11 +165,15 @@ class Engine:
         # Folded before it is queued: a record that cannot follow must never reach the disk.
         state = fold(self.state, expected, records)
         payload = encode(records)
+        keep = self._keep(state)
+        if len(payload) > self.journal.payload_limit:
+            if decision.outcome:
+                raise JournalFull(len(payload), keep, self.journal.payload_limit, "one frame")
+            detail = f"{len(payload)} bytes are more than one frame takes"
+            raise Unavailable(Refusal("LimitExceeded", detail))
         small = len(payload) <= self.journal.outcome_limit
         try:
-            position = self.journal.append(
-                payload, keep=self._keep(state), outcome=decision.outcome and small
-            )
+            position = self.journal.append(payload, keep=keep, outcome=decision.outcome and small)
         except JournalPoisoned as poisoned:
             raise Unavailable(Refusal("JournalUnavailable", str(poisoned))) from poisoned
         if position != expected:  # the commit thread marked an idle moment in between

@@ -21,6 +21,7 @@ from supervisor.journal.codec import (
     Line,
     TooNew,
     aligned,
+    is_filler,
     later_lines,
     own_kind,
     parse,
@@ -204,30 +205,27 @@ class Walker:
             if line is None:
                 offset = aligned(start, align)
                 line = parse(buf, offset, limit) if offset > start else None
-            if line is None:
-                return start
+                if line is None:
+                    return start
             if line.position != tip.position + 1 or line.previous != tip.digest[:32]:
                 why = f"position {line.position} does not continue position {tip.position}"
                 raise self._corrupt(name, offset, None, why, buf)
-            if buf[start:offset].strip(b"\n"):
+            if offset > start and not is_filler(buf, start, offset):
                 tip.blemishes.append(f"{name} at byte {start}: damaged padding, no frame touched")
             self._accept(name, offset, line)
             start = line.end
 
     def _accept(self, name: str, offset: int, line: Line) -> None:
         tip = self.tip
-        if line.payload.startswith(b"["):
+        tip.position, tip.durable, _, payload, end, self._gap, tip.digest = line
+        if payload.startswith(b"["):
             tip.frames += 1
-            tip.last_frame = line.position
+            tip.last_frame = tip.position
         elif offset:
             self._own(name, offset, line)
-        self._gap = line.gap
-        if line.gap is not None:
-            tip.blemishes.append(f"{name} at byte {line.gap}: damaged line end, frame intact")
-        tip.position = line.position
-        tip.digest = line.digest
-        tip.durable = max(tip.durable, line.durable)
-        tip.bytes += line.end - offset
+        if self._gap is not None:
+            tip.blemishes.append(f"{name} at byte {self._gap}: damaged line end, frame intact")
+        tip.bytes += end - offset
         self._emit(name, offset, line)
 
     def _own(self, name: str, offset: int, line: Line) -> None:

@@ -19,11 +19,11 @@ Standard library only, and no I/O.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-import zlib
+from hashlib import sha256
 from typing import Any, NamedTuple
+from zlib import crc32
 
 FORMAT = 1
 FILLER = b"\n"
@@ -62,8 +62,8 @@ def encode(position: int, durable: int, previous: str, payload: bytes) -> tuple[
     """The line with its newline, and its digest (64 hex digits) for the next line's sake."""
     body = b"%d %d %b %b" % (position, durable, previous[:32].encode(), payload)
     head = b"%06x %b" % (len(body), body)
-    line = b"%08x %b\t." % (zlib.crc32(head), head)
-    return line + FILLER, hashlib.sha256(line).hexdigest()
+    line = b"%08x %b\t." % (crc32(head), head)
+    return line + FILLER, sha256(line).hexdigest()
 
 
 def parse(buf: bytes, start: int, limit: int) -> Line | None:
@@ -77,13 +77,21 @@ def parse(buf: bytes, start: int, limit: int) -> Line | None:
         return None
     crc, length, position, durable, previous = head.groups()
     stop = start + 16 + int(length, 16)
-    checked = buf[start + 9 : stop]
-    if not head.end() <= stop <= limit or zlib.crc32(checked) != int(crc, 16):
+    if not head.end() <= stop <= limit or crc32(buf[start + 9 : stop]) != int(crc, 16):
         return None
-    digest = hashlib.sha256(crc + b" " + checked + TERMINATOR).hexdigest()
-    gap = None if buf[stop : stop + 3] == b"\t.\n" else _first_missing(buf, stop)
-    payload = buf[head.end() : stop]
-    return Line(int(position), int(durable), previous.decode(), payload, stop + 3, gap, digest)
+    if buf[stop : stop + 3] == b"\t.\n":
+        gap, line = None, buf[start : stop + 2]
+    else:
+        gap, line = _first_missing(buf, stop), buf[start:stop] + TERMINATOR
+    return Line(
+        int(position),
+        int(durable),
+        previous.decode(),
+        buf[head.end() : stop],
+        stop + 3,
+        gap,
+        sha256(line).hexdigest(),
+    )
 
 
 def _first_missing(buf: bytes, stop: int) -> int:

@@ -59,8 +59,7 @@ class Sender:
             await self._write(start)
             if method != "HEAD":
                 async for chunk in body:
-                    if chunk:  # an empty one would end a chunked body
-                        await self._write(self._http.send(h11.Data(data=chunk)) or b"")
+                    await self._write(self._http.send(h11.Data(data=chunk)) or b"")
         finally:
             close = getattr(body, "aclose", None)
             if close is not None:

@@ -349,18 +349,25 @@ def _unknown(ctl: Ctl, handler: str) -> tuple[str, str]:
     return str(operation["operation_id"]), effect["effect_id"]
 
 
+HEADINGS = {"applied": "it DID happen", "not_applied": "it did NOT happen"}
+
+
 @pytest.mark.parametrize("outcome", ["applied", "not_applied"])
 def test_the_printed_resolve_command_settles_the_effect(ctl: Ctl, outcome: str) -> None:
     """What `effects show` prints is pasted as it stands, quotes and all."""
-    import shlex
-
     operation_id, effect_id = _unknown(ctl, "doubt")
     shown = ctl("effects", "show", effect_id).out
     assert f"the dashboard, search {effect_id}" in shown
-    line = next(li for li in shown.splitlines() if f"--outcome {outcome} " in li)
-    words = shlex.split(line.replace("WHAT YOU SAW", "seen in the dashboard"))
-    assert words[0] == "effectctl"
-    settled = ctl(*words[1:])
+    start = shown.index("effectctl effects resolve", shown.index(HEADINGS[outcome]))
+    command = shown[start : shown.index("WHAT YOU SAW'", start) + len("WHAT YOU SAW'")]
+    words = subprocess.run(
+        ["sh", "-c", command.replace("effectctl", "printf '%s\\n'", 1)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    words[words.index("WHAT YOU SAW")] = "seen in the dashboard"
+    settled = ctl(*words)
     assert settled.code == Exit.DONE
     assert "operator" in settled.out
     assert "seen in the dashboard" in settled.out

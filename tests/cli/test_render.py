@@ -141,9 +141,10 @@ def test_a_degraded_daemon_says_why_first() -> None:
 
 def test_an_unknown_effect_shows_where_to_look_and_both_commands_ready_to_paste() -> None:
     text = effect_text(effect(), LOOK)
-    start = f"effectctl effects resolve {EFF} --if-revision 3"
+    start = f"effectctl effects resolve {EFF} --if-revision 3 \\\n   "
     assert f"{start} --outcome applied --evidence " in text
     assert f"{start} --outcome not_applied --evidence " in text
+    assert max(map(len, text.split("\n"))) <= 80
     assert "the provider's dashboard, search" in text
     assert '{"amount":100}' in text
     assert "does not make it again by itself" in text
@@ -301,9 +302,14 @@ def test_every_action_of_this_version_has_its_command() -> None:
     allowed = ["resume", "reconcile", "resolve", "cancel", "extend", "accept-artifacts"]
     actions = [{"action": name, "effect_id": EFF} for name in allowed]
     actions.append({"action": "attest-dead", "call_id": CALL})
-    lines = commands({"actions": actions}, OP)
+    refusals = [{"code": "RunTimeBudgetExceeded"}]
+    lines = commands({"actions": actions, "refusals": refusals}, OP)
     assert len(lines) == len(actions)
     assert f"effectctl calls attest-dead {CALL} --reason 'HOW YOU KNOW'" in lines
+
+
+def test_extending_is_offered_only_where_the_budget_is_in_the_way() -> None:
+    assert commands({"actions": [{"action": "extend"}], "refusals": []}, OP) == []
 
 
 def test_recovery_without_actions_says_so() -> None:

@@ -110,9 +110,11 @@ def test_a_mail_is_counted_by_recipient_and_found_by_message_id(
 def test_a_read_is_counted_and_changes_nothing(
     shared_world: World, ports: dict[str, str], subject: str
 ) -> None:
-    read = [ask(ports["DEMO_PAYMENTS"], "GET", f"/report?name={subject}") for _ in range(3)]
+    read = [
+        ask(ports["DEMO_PAYMENTS"], "GET", f"/report?name={subject}&sent_ns=7") for _ in range(3)
+    ]
     assert read[0] == read[1] == read[2]
-    assert len(shared_world.done(REPORT, subject)) == 3
+    assert shared_world.done(REPORT, subject) == [{"sent_ns": 7}] * 3
 
 
 def test_behind_a_shut_door_the_deed_is_done_and_the_answer_is_not_given(

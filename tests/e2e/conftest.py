@@ -1,7 +1,7 @@
 """Fixtures of the end-to-end tests: real daemons, real handlers, a world that counts.
 
-`daemon`: started, for one test alone, which may kill and restart it. `calm_daemon`: started, shared
-by the tests of one module, which leave it running. `daemon.api` asks it (support/api.py),
+`daemon`: started, for one test alone. `calm_daemon`: shared by the tests of one module, started
+again when one of them left it dead, with nobody held in its world. `daemon.api` asks it (support/api.py),
 `daemon.world` counts and holds (support/world.py), `daemon.add_handler` and `daemon.add_program`
 give it more than the handlers of support/manifests.py. A failed test shows the daemon's log.
 """
@@ -24,9 +24,17 @@ def daemon() -> Iterator[Daemon]:
 
 
 @pytest.fixture(scope="module")
-def calm_daemon() -> Iterator[Daemon]:
+def _module_daemon() -> Iterator[Daemon]:
     with new_daemon() as made:
-        yield made.start()
+        yield made
+
+
+@pytest.fixture
+def calm_daemon(_module_daemon: Daemon) -> Iterator[Daemon]:
+    if not _module_daemon.running:
+        _module_daemon.start()
+    yield _module_daemon
+    _module_daemon.world.release()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -35,8 +43,13 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:
-        for name, value in getattr(item, "funcargs", {}).items():
-            one = value if isinstance(value, Daemon) else getattr(value, "daemon", None)
-            if isinstance(one, Daemon):
-                report.sections.append((f"the log of {name}", one.log[-_LOG_CHARS:]))
+        found = (_daemon_of(value) for value in getattr(item, "funcargs", {}).values())
+        for one in {id(daemon): daemon for daemon in found if daemon is not None}.values():
+            report.sections.append(("the daemon's log", one.log[-_LOG_CHARS:]))
     return report
+
+
+def _daemon_of(value: object) -> Daemon | None:
+    """The fixture's value, or the daemon that it holds."""
+    one = value if isinstance(value, Daemon) else getattr(value, "daemon", None)
+    return one if isinstance(one, Daemon) else None

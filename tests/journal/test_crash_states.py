@@ -40,16 +40,25 @@ def every_workload(length: int, *, limit: int, align: int) -> Enumerator:
 
 
 @pytest.mark.guarantee("J1", "J2")
-@pytest.mark.parametrize(("align", "floor"), [(512, 800), (0, 1000), (4096, 800)])
-def test_no_power_cut_loses_an_acknowledged_frame_or_is_refused(align, floor):
+@pytest.mark.parametrize(
+    ("align", "length", "floor"),
+    [
+        (512, 3, 800),
+        (0, 2, 200),
+        (4096, 2, 600),
+        pytest.param(0, 3, 1000, marks=pytest.mark.long),
+        pytest.param(4096, 3, 3000, marks=pytest.mark.long),
+    ],
+)
+def test_no_power_cut_loses_an_acknowledged_frame_or_is_refused(align, length, floor):
     started = time.monotonic()
-    found = every_workload(3, limit=256, align=align)
+    found = every_workload(length, limit=256, align=align)
     took = time.monotonic() - started
     print(f"align {align}: {found.states} states, {found.nested} nested, {took:.1f} s")
     assert found.states >= floor
     assert found.nested >= floor // 8
-    assert found.verdicts["torn-tail"] > 100
-    assert found.verdicts["clean"] > 100
+    assert found.verdicts["torn-tail"] > floor // 8
+    assert found.verdicts["clean"] > floor // 8
 
 
 @pytest.mark.long
@@ -74,11 +83,11 @@ def random_workload(seed: int, enumerator: Enumerator) -> None:
 @pytest.mark.guarantee("J1", "J2")
 def test_no_power_cut_loses_an_acknowledged_frame_in_random_workloads():
     enumerator = Enumerator(11, limit=120, again_every=24, size=8192)
-    for seed in range(20):
+    for seed in range(12):
         random_workload(seed, enumerator)
     print(f"{enumerator.states} states, {enumerator.nested} nested, {enumerator.killed} kills")
-    assert enumerator.states >= 1_800
-    assert enumerator.killed >= 500
+    assert enumerator.states >= 1_000
+    assert enumerator.killed >= 300
 
 
 @pytest.mark.long

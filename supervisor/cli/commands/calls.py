@@ -53,7 +53,10 @@ def show(given: Shared, /, *, calls: tuple[str, ...]) -> Exit:
 @shared
 def wait(given: Shared, /, *, calls: tuple[str, ...]) -> Exit:
     """Wait for the end; the exit code tells how it ended."""
-    found = [follow_call(given.daemon, one) for one in _documents(given, calls)]
+    from supervisor.cli.watching import watching
+
+    with watching(given) as watch:
+        found = [follow_call(given.daemon, one, watch) for one in _documents(given, calls)]
     _show(given, found)
     return gravest(map(of_call, found))
 

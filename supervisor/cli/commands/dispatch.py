@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.exits import Exit
+from supervisor.cli.exits import Exit, is_final
 from supervisor.cli.follow import Patience, follow_operation
 from supervisor.cli.given import json_value, labels
 from supervisor.cli.output import Shared, shared
@@ -65,7 +65,7 @@ def dispatch(  # noqa: PLR0913 - one parameter an option
         accepted = _send(given, body, wait_ms=0 if detach else min(WAIT_MS, 1000))
         if detach:
             return _detached(given, accepted)
-        operation = follow_operation(given.daemon, accepted)
+        operation = _followed(given, accepted)
         calls = given.daemon.newest_calls_of(operation)
     except KeyboardInterrupt:
         return _interrupted(given, named, accepted)
@@ -101,6 +101,16 @@ def _send(given: Shared, body: dict[str, Any], *, wait_ms: int) -> Document:
 def _note_once(given: Shared, patience: Patience, what: str) -> None:
     if not patience.begun:
         given.note(f"effectctl: {what}; asking again with the same request id")
+
+
+def _followed(given: Shared, accepted: Document) -> Document:
+    """The operation at its end; only one that takes a while loads what shows progress."""
+    if is_final(accepted):
+        return accepted
+    from supervisor.cli.watching import watching
+
+    with watching(given) as watch:
+        return follow_operation(given.daemon, accepted, watch)
 
 
 def _dry_run(given: Shared, body: dict[str, Any]) -> Exit:
@@ -166,7 +176,9 @@ def _say_what_stands(
         )
 
 
-def finish(given: Shared, operation: Document, calls: list[Document]) -> Exit:
+def finish(
+    given: Shared, operation: Document, calls: list[Document], *, onward: bool = True
+) -> Exit:
     """Print how it ended: the result to stdout, what a person must know to stderr."""
     from supervisor.cli.exits import of_operation
     from supervisor.cli.render_operations import result_text
@@ -187,5 +199,5 @@ def finish(given: Shared, operation: Document, calls: list[Document]) -> Exit:
     from supervisor.cli.render_ending import ending
 
     context = context_of(given.daemon, call) if call else Context()
-    given.note(ending(operation, call, code, given.notes, context))
+    given.note(ending(operation, call, code, given.notes, context, onward=onward))
     return code

@@ -11,7 +11,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.offline import Source, configured, problem_check, problem_checks
 from supervisor.cli.output import Shared, several, shared
 from supervisor.cli.render_handlers import Check, checks, handler, handler_list
-from supervisor.cli.talk import Document
+from supervisor.cli.talk import CommandError, Document
 
 
 @click.group()
@@ -58,7 +58,10 @@ def check(given: Shared, source: Source, /, *, name: str) -> int:
 
     NAME is a handler of the manifests directory, or the path of a manifest.
     """
-    found = _check(source, name)
+    return _report(given, _check(source, name))
+
+
+def _report(given: Shared, found: list[Check]) -> int:
     given.emit(
         {"items": [one.document() for one in found]},
         lambda look: checks("", found, look),
@@ -88,3 +91,46 @@ def _check(source: Source, name: str) -> list[Check]:
     except ConfigError as error:
         found += problem_checks(error)
     return [*found, *try_handler(config, loaded, spec_of(config, loaded))]
+
+
+@handlers.command("try")
+@click.argument("name")
+@click.option(
+    "--input", "input_", default="{}", metavar="JSON|@FILE|-", help="The handler's input."
+)
+@click.option("--twice", is_flag=True, help="Run it twice and say where its requests differ.")
+@click.option("--allow-effects", is_flag=True, help="Make its effects, for real, once.")
+@shared
+@configured
+def try_(
+    given: Shared,
+    source: Source,
+    /,
+    *,
+    name: str,
+    input_: str,
+    twice: bool,
+    allow_effects: bool,
+) -> int:
+    """Run a handler once in its real sandbox; needs no daemon.
+
+    Without --allow-effects its announcements are refused, and a handler whose one effect is the
+    whole call is not run. With it, a scratch daemon runs the call, and what it does is done.
+    """
+    from config.load import load_handler
+    from config.problems import ConfigError
+    from supervisor.cli.given import json_value
+    from supervisor.cli.tryout import rehearsed, with_effects
+
+    if twice and allow_effects:
+        raise CommandError("--twice with --allow-effects would make the effects twice")
+    value = json_value(input_, "--input")
+    try:
+        config = source.load()
+        file = Path(name) if "/" in name else config.handlers_dir / f"{name}.toml"
+        loaded = load_handler(config, file.absolute())
+    except ConfigError as error:
+        return _report(given, problem_checks(error))
+    if allow_effects:
+        return with_effects(given, source, loaded, value)
+    return rehearsed(given, config, loaded, value, twice=twice)

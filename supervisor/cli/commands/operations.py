@@ -145,7 +145,12 @@ def _resume(given: Shared, operation_id: str, *, request_id: str | None, detach:
     }
     wait_ms = None if detach else WAIT_MS
     answer = given.daemon.post("operations", operation_id, "resume", body=body, wait_ms=wait_ms)
-    return answer if detach else follow_operation(given.daemon, answer)
+    if detach:
+        return answer
+    from supervisor.cli.watching import watching
+
+    with watching(given) as watch:
+        return follow_operation(given.daemon, answer, watch)
 
 
 @operations.command()

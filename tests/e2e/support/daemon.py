@@ -68,10 +68,10 @@ class Daemon:
 
     def start(self) -> Daemon:
         """Start it and wait until it answers."""
-        assert self.process is None or self.process.poll() is not None, "it runs already"
+        assert not self.running, "it runs already"
         with (self.base / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "supervisor", *self._options()],
+                self._command(),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -80,13 +80,20 @@ class Daemon:
         wait_until(self._answers, START_S, "the daemon answers")
         return self
 
-    def _options(self) -> list[str]:
+    def start_another(self) -> subprocess.CompletedProcess[str]:
+        """Start one more on the same state, and see what comes of that one."""
+        return subprocess.run(
+            self._command(), check=False, capture_output=True, text=True, timeout=START_S
+        )
+
+    def _command(self) -> list[str]:
+        command = [sys.executable, "-I", "-m", "supervisor"]
         where = ["--state-dir", str(self.state), "--handlers-dir", str(self.handlers)]
         if self._config is None:
-            return ["--dev", *where]
+            return [*command, "--dev", *where]
         file = self.base / "effectd.toml"
         file.write_text(self._config)
-        return ["--config", str(file), *where, "--socket", self.api.socket_path]
+        return [*command, "--config", str(file), *where, "--socket", self.api.socket_path]
 
     def _answers(self) -> bool:
         assert self.process is not None
@@ -94,6 +101,10 @@ class Daemon:
         with contextlib.suppress(NoAnswer):
             return self.api.ask("GET", "status").status == 200
         return False
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
     @property
     def pid(self) -> int:
@@ -125,7 +136,7 @@ class Daemon:
 
     def restart(self) -> Daemon:
         """Kill it when it runs, and start it again on the same state."""
-        if self.process is not None and self.process.poll() is None:
+        if self.running:
             self.kill9()
         return self.start()
 
@@ -145,7 +156,7 @@ class Daemon:
 
     def close(self) -> None:
         """End everything that is left, by pid, and remove the directory."""
-        if self.process is not None and self.process.poll() is None:
+        if self.running:
             self.kill9()
         self.world.close()
         deadline = time.monotonic() + START_S

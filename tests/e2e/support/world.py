@@ -103,6 +103,16 @@ class World:
         with self._moved:
             return {one: len(receipts) for one, receipts in self._receipts.items()}
 
+    def remember(self) -> dict[str, tuple[int, ...]]:
+        """What is there now, for `recall`."""
+        with self._moved:
+            return {one: tuple(receipts) for one, receipts in self._receipts.items()}
+
+    def recall(self, remembered: dict[str, tuple[int, ...]]) -> None:
+        """Be again as at that moment."""
+        with self._moved:
+            self._receipts = {one: list(receipts) for one, receipts in remembered.items()}
+
     def recorded(self) -> set[str]:
         """The effects whose handler heard *recorded*, for inputs with `note`."""
         with self._moved:

@@ -1,0 +1,119 @@
+"""The two ways of `handlers try`: a rehearsal that refuses every effect, or a scratch daemon."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from supervisor.cli.exits import Exit
+from supervisor.cli.hints import SYSTEM, Policy, hints
+from supervisor.cli.look import Look
+from supervisor.cli.output import Shared
+from supervisor.cli.talk import WAIT_MS, CommandError
+
+if TYPE_CHECKING:
+    from config.load import Handler
+    from config.schema import Config
+    from supervisor.cli.offline import Source
+    from supervisor.cli.rehearsal import Run
+
+
+def rehearsed(given: Shared, config: Config, handler: Handler, value: Any, *, twice: bool) -> int:
+    """Run it with every announcement refused. Exits 0 when it exited 0 or was refused an effect."""
+    from config.problems import ConfigError
+    from sandbox.spec import SandboxFault, SandboxUnavailable
+    from supervisor.cli.difference import difference
+    from supervisor.cli.rehearsal import command_for, rehearse
+    from supervisor.cli.render_rehearsal import compared, rehearsal
+    from supervisor.dispatch.command import spec_of
+
+    _refuse_whole_call(handler)
+    _check_input(handler, value)
+    try:
+        command = command_for(config, handler, value)
+        runs = rehearse(config, handler, spec_of(config, handler), command, 2 if twice else 1)
+    except ConfigError as error:
+        raise CommandError(str(error), exit_code=Exit.FAILED) from error
+    except SandboxUnavailable as error:
+        raise CommandError(f"{error.layer}: {error.cause}", error.remedy, Exit.FAILED) from error
+    except SandboxFault as error:
+        raise CommandError(str(error), exit_code=Exit.FAILED) from error
+    pointer = difference(_asked(runs[0]), _asked(runs[1])) if twice else None
+
+    def text(look: Look) -> str:
+        shown = [rehearsal(run, _hints(config, handler, run), look) for run in runs]
+        return "\n\n".join([*shown, *([compared(pointer, look)] if twice else [])])
+
+    documents = {"runs": [run.document() for run in runs], "differs_at": pointer}
+    given.emit(documents, text, [handler.name])
+    failed = pointer is not None or any(_went_wrong(run) for run in runs)
+    return Exit.FAILED if failed else Exit.DONE
+
+
+def _asked(run: Run) -> list[dict[str, Any]]:
+    return [{"effect": name, "request": request} for name, request in run.requests]
+
+
+def _went_wrong(run: Run) -> bool:
+    """A handler that ends badly after a refusal did what it should."""
+    return not run.requests and (run.ended, run.status) != ("exited", 0)
+
+
+def _refuse_whole_call(handler: Handler) -> None:
+    manifest = handler.manifest
+    if manifest.whole_call and manifest.effects[0].contract != "none":
+        raise CommandError(
+            f"{handler.name} was not run: its one effect is the whole call, so running it is "
+            "making the effect",
+            "Declare its effects ([[effect]]), or read_only = true when it has none; "
+            "--allow-effects runs it as it is.",
+            Exit.REFUSED,
+        )
+
+
+def _check_input(handler: Handler, value: Any) -> None:
+    """What the daemon would refuse is refused here."""
+    if handler.input_schema is None:
+        return
+    from jsonschema import Draft202012Validator, ValidationError
+    from jsonschema.exceptions import relevance
+
+    validator = Draft202012Validator(dict(handler.input_schema))
+    found = validator.iter_errors(value)  # pyright: ignore[reportUnknownMemberType]  # an overload of the stubs is open
+    errors: list[ValidationError] = sorted(found, key=relevance)
+    if errors:
+        pointer = errors[-1].json_path.removeprefix("$") or "the top"
+        raise CommandError(
+            f"the input does not fit input_schema at {pointer}: {errors[-1].message}"
+        )
+
+
+def _hints(config: Config, handler: Handler, run: Run) -> list[str]:
+    from supervisor.dispatch.command import spec_of
+
+    if (run.ended, run.status) == ("exited", 0):
+        return []
+    spec = spec_of(config, handler)
+    policy = Policy(spec.network, (*spec.read, *spec.closure), spec.write)
+    return hints(run.stderr, policy, os.path.lexists, SYSTEM)
+
+
+def with_effects(given: Shared, source: Source, handler: Handler, value: Any) -> int:
+    """One dispatch on a scratch daemon: its effects are made, and its state is then removed."""
+    from supervisor.cli.commands.dispatch import finish
+    from supervisor.cli.follow import follow_operation
+    from supervisor.cli.render_operations import operation as shown
+    from supervisor.cli.scratch import scratch_daemon
+
+    body = {"request_id": f"try-{uuid.uuid4().hex}", "handler": handler.name, "input": value}
+    with scratch_daemon(source, handler.file.parent) as daemon:
+        accepted = daemon.post("dispatch", body=body, wait_ms=WAIT_MS)
+        operation = follow_operation(daemon, accepted)
+        calls = daemon.newest_calls_of(operation)
+        if given.form == "text":
+            given.note(shown(operation, calls, given.notes, onward=False))
+        code = finish(given._replace(daemon=daemon), operation, calls, onward=False)
+    if code in {Exit.OUTCOME_UNKNOWN, Exit.PARTLY_APPLIED} and given.form == "text":
+        given.note("The scratch daemon is gone, and its record of this with it: check outside.")
+    return code

@@ -1,0 +1,222 @@
+"""A shell in miniature around the real core: queue, sync, then act; and it can die anywhere.
+
+It orders things as the daemon does: decide and fold in one turn when a frame is queued,
+carry out directives and give answers only when their position is durable.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from supervisor.core.contract import Contract
+from supervisor.core.decide import decide
+from supervisor.core.evolve import fold
+from supervisor.core.ids import AttemptKey, CallId, EffectId
+from supervisor.core.moment import Moment
+from supervisor.core.record import EffectAnnounced, Identity, Record
+from supervisor.core.state import State
+from supervisor.core.step import (
+    AnswerApplied,
+    Decision,
+    Directive,
+    EndAttempt,
+    GiveLeave,
+    Input,
+    Launch,
+    OpenGate,
+    RefuseAnnouncement,
+    Restarted,
+    RunReconciler,
+    SayRecorded,
+)
+from supervisor.journal.records import decode, encode
+from tests.core.disk import Disk
+from tests.core.world import MS, World
+
+EPOCH_WALL = 1_790_000_000_000 * MS
+
+
+@attrs.define
+class Process:
+    """A handler's tree: what it may do, what it has done."""
+
+    key: AttemptKey
+    started: int
+    timeout_ms: int
+    leaves: dict[int, EffectId] = attrs.Factory(dict)
+    sent: set[int] = attrs.Factory(set)
+    told: set[int] = attrs.Factory(set)
+    asks: bool = False  # an announcement is on its way
+    ended: bool = False  # asked to end
+    undead: bool = False  # outlived its daemon
+
+
+@attrs.define
+class Waiting:
+    position: int
+    directives: tuple[Directive, ...]
+    acknowledge: Callable[[], None]
+
+
+class Host:
+    def __init__(self, disk: Disk) -> None:
+        self.disk, self.world = disk, World()
+        self.state = State()
+        self.states = [self.state]  # by position
+        self.durable = 0
+        self.payloads: list[bytes] = []
+        self.waiting: list[Waiting] = []
+        self.acknowledged = 0
+        self.announced: set[tuple[CallId, int, EffectId]] = set()  # durably
+        self.launches: list[CallId] = []
+        self.processes: dict[AttemptKey, Process] = {}
+        self.reconcilers: list[RunReconciler] = []
+        self.wall_shift, self.boot, self.boot_at = EPOCH_WALL, 0, 0
+        self.made = 0
+        self.watch: Callable[[State, Decision, State], None] = lambda before, decision, after: None
+
+    @property
+    def now(self) -> Moment:
+        real = self.world.now
+        return Moment(self.wall_shift + real, real - self.boot_at, f"boot-{self.boot}")
+
+    def name(self, prefix: str) -> Any:
+        self.made += 1
+        return f"{prefix}_{self.made}"
+
+    def identity(self) -> Identity:
+        return Identity(self.made, 7, f"boot-{self.boot}")
+
+    # Deciding: memory is the fold of everything queued.
+
+    def commit(self, event: Input, acknowledge: Callable[[], None] = lambda: None) -> Decision:
+        before = self.state
+        decision = decide(self.state, event)
+        assert decision.records or decision.directives or decision.refusal or decision.repeated, (
+            f"a silent nothing: {event}"
+        )
+        if decision.records:
+            self._queue(decision.records)
+        self.watch(before, decision, self.state)
+        self._wait(Waiting(len(self.payloads), decision.directives, acknowledge))
+        return decision
+
+    def _queue(self, records: tuple[Record, ...]) -> None:
+        payload = encode(records)
+        self.payloads.append(payload)
+        self.state = fold(self.state, len(self.payloads), decode(payload))
+        self.states.append(self.state)
+
+    def _wait(self, waiting: Waiting) -> None:
+        self.waiting.append(waiting)
+        self._act()
+
+    # Doing: only what is durable.
+
+    def sync(self, count: int) -> None:
+        """The disk takes the next `count` frames."""
+        batch = self.payloads[self.durable : self.durable + count]
+        if batch:
+            self.disk.commit(batch)
+            self._is_durable(batch)
+        self._act()
+
+    def _is_durable(self, batch: list[bytes]) -> None:
+        self.durable += len(batch)
+        for payload in batch:
+            for record in decode(payload):
+                if isinstance(record, EffectAnnounced):
+                    self.announced.add((record.call_id, record.attempt, record.effect_id))
+
+    def _act(self) -> None:
+        while self.waiting and self.waiting[0].position <= self.durable:
+            waiting = self.waiting.pop(0)
+            self.acknowledged = max(self.acknowledged, waiting.position)
+            waiting.acknowledge()
+            for directive in waiting.directives:
+                self._do(directive, waiting)
+
+    def _do(self, directive: Directive, waiting: Waiting) -> None:
+        match directive:
+            case Launch(call_id):
+                self.launches.append(call_id)
+            case OpenGate(call_id, attempt, timeout_ms, _, effect_id):
+                key = AttemptKey(call_id, attempt)
+                process = Process(key, self.world.now, timeout_ms)
+                if effect_id is not None:
+                    process.leaves[0] = effect_id
+                self.processes[key] = process
+            case EndAttempt(call_id, attempt):
+                process = self.processes.get(AttemptKey(call_id, attempt))
+                if process is not None:
+                    process.ended = True
+            case RunReconciler():
+                self.reconcilers.append(directive)
+            case GiveLeave() | AnswerApplied() | RefuseAnnouncement() | SayRecorded():
+                pass  # said to the handler that asked, by `acknowledge`
+
+    # What a handler does with its leave.
+
+    def send(self, process: Process, ordinal: int) -> None:
+        effect_id = process.leaves[ordinal]
+        # Nothing happens that the disk does not know about beforehand.
+        known = (process.key.call_id, process.key.attempt, effect_id)
+        assert known in self.announced, f"{known} was never announced durably"
+        process.sent.add(ordinal)
+        contract = self.contract(effect_id)
+        self.world.send(effect_id, contract, process.key)
+
+    def contract(self, effect_id: EffectId) -> Contract:
+        return self.state.effect(effect_id).declared.contract
+
+    def gone(self, process: Process) -> None:
+        self.processes.pop(process.key, None)
+        self.world.died(process.key)
+
+    # Dying.
+
+    def crash(self, rng: random.Random, *, reboot: bool) -> None:
+        """The daemon is gone; what the disk kept is all there is."""
+        kept = self.disk.crash(rng, self.payloads[self.durable :])
+        assert kept == self.payloads[: len(kept)], "the disk made something up"
+        assert len(kept) >= self.acknowledged, "something acknowledged is lost"
+        assert len(kept) >= self.durable, "something durable is lost"
+        state = State()
+        for position, payload in enumerate(kept, 1):
+            state = fold(state, position, decode(payload))
+        assert state == self.states[len(kept)], "memory was not the fold of the disk"
+        self._forget(len(kept), state)
+        self._end_processes(rng, reboot=reboot)
+        if reboot:
+            self.boot += 1
+            self.boot_at = self.world.now
+            self.wall_shift = max(self.wall_shift, EPOCH_WALL)
+
+    def _forget(self, kept: int, state: State) -> None:
+        self._is_durable(self.payloads[self.durable : kept])
+        self.durable = self.acknowledged = kept
+        self.payloads, self.states = self.payloads[:kept], self.states[: kept + 1]
+        self.state = state
+        self.waiting, self.launches, self.reconcilers = [], [], []
+
+    def _end_processes(self, rng: random.Random, *, reboot: bool) -> None:
+        """They die with their daemon; a few outlive even the start of the next one."""
+        for process in list(self.processes.values()):
+            for ordinal in process.leaves.keys() - process.sent - process.told:
+                if rng.random() < 0.3:
+                    self.send(process, ordinal)
+            if reboot or rng.random() < 0.7:
+                self.gone(process)
+            else:
+                process.undead = True
+                process.asks = False
+
+    def restart(self) -> Decision:
+        alive = frozenset((p.key.call_id, p.key.attempt) for p in self.processes.values())
+        decision = self.commit(Restarted(self.now, self.state.epoch + 1, "0.1.0", alive))
+        self.sync(len(self.payloads))
+        return decision

@@ -1,0 +1,217 @@
+"""What must hold after every step, whatever happened."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from supervisor.core.checkpoint import checkpoint_digest
+from supervisor.core.contract import Contract
+from supervisor.core.decide import decide
+from supervisor.core.errors import Refusal
+from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId
+from supervisor.core.projection import Action, project
+from supervisor.core.record import (
+    By,
+    EffectConfirmed,
+    EffectResolved,
+    ReconcilerEnded,
+)
+from supervisor.core.standing import TERMINAL, OperationState, operation_state
+from supervisor.core.state import Operation, Said, State
+from supervisor.core.step import (
+    ArtifactsAsked,
+    CancelAsked,
+    Decision,
+    ExtendAsked,
+    ProvenDead,
+    ReconcileAsked,
+    ResolveAsked,
+    ResumeAsked,
+)
+from tests.core.host import Host
+
+BY = By(0, 1)
+SAFE = {Contract.IDEMPOTENCY_KEY, Contract.RECONCILIATION, Contract.NO_SAFE_RETRY}
+Tries = dict[tuple[EffectId, AttemptKey], Said]
+
+
+class Invariants:
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        host.watch = self.watch
+        self.finished: dict[OperationId, OperationState] = {}
+        self.seen = State()
+
+    def begin_again(self) -> None:
+        """After a crash memory is the disk's; what was only in memory binds nobody."""
+        self.finished = {}
+
+    # Of one decision.
+
+    def watch(self, before: State, decision: Decision, after: State) -> None:
+        names = {getattr(r, "operation_id", None) for r in decision.records} - {None}
+        for operation_id in names & set(before.operations):
+            self._moved(before, decision, after, operation_id)
+
+    def _moved(
+        self, before: State, decision: Decision, after: State, operation_id: OperationId
+    ) -> None:
+        was, now = before.operations[operation_id], after.operations[operation_id]
+        assert now.revision == was.revision + 1, "a revision is a frame that names it"
+        assert now.position == after.position
+        assert now.budget.reserved_ms >= 0
+        said, says = _tries(was), _tries(now)
+        settlers = {
+            r.effect_id
+            for r in decision.records
+            if isinstance(r, EffectConfirmed | EffectResolved)
+            or (isinstance(r, ReconcilerEnded) and r.settles)
+        }
+        for one, outcome in said.items():
+            if outcome in {Said.APPLIED, Said.NOT_APPLIED}:
+                assert says[one] is outcome, "a settled try flipped"
+            elif outcome is Said.UNKNOWN and says[one] is not outcome:
+                assert one[0] in settlers, "unknown became known by itself"
+
+    # Of the whole.
+
+    def check(self, *, everything: bool) -> None:
+        """Of what has moved since the last time, or of everything."""
+        self._world()
+        state, seen = self.host.state, self.seen
+        self.seen = state
+        if everything:
+            self._indexes()
+        for operation_id, operation in state.operations.items():
+            if everything or seen.operations.get(operation_id) is not operation:
+                self._terminal(operation)
+                self._moves(operation)
+
+    def _world(self) -> None:
+        state, world = self.host.state, self.host.world
+        for effect_id, count in world.changes.items():
+            if effect_id not in state.effects:
+                # It was announced durably, so only a lost operation could lack it.
+                raise AssertionError(f"{effect_id} happened and nobody knows of it")
+            effect = state.effect(effect_id)
+            if effect.declared.contract in SAFE:
+                assert count <= 1, f"{effect_id} ({effect.declared.contract}) was made {count} times"
+                assert effect.outcome is not Said.NOT_APPLIED, f"{effect_id} was lost"
+        for effect_id in state.effects:
+            if state.effect(effect_id).outcome is Said.APPLIED:
+                assert world.made(effect_id), f"{effect_id} is applied and never happened"
+
+    def _indexes(self) -> None:
+        """What the state counts for speed is what a recount finds."""
+        state = self.host.state
+        operations = state.operations.values()
+        calls = [(c, o) for o in operations for c in o.ordered_calls()]
+        moving = {c.call_id for c, _ in calls if c.live is not None or c.queued is not None}
+        assert set(state.moving) == moving
+        tries = [t for o in operations for e in o.effects.values() for t in e.tries]
+        assert state.leaves == sum(t.outcome is Said.ANNOUNCED for t in tries)
+        undead = {
+            AttemptKey(c.call_id, a.number)
+            for c, _ in calls
+            for a in c.attempts
+            if not a.live and not a.dead
+        }
+        assert set(state.undead) == undead
+        reconciling = {
+            e.effect_id for o in operations for e in o.effects.values() if e.reconciling is not None
+        }
+        assert set(state.reconciling) == reconciling
+        left = Counter(o.session_id for o in operations if operation_state(o) not in TERMINAL)
+        assert dict(state.unfinished) == dict(left)
+        assert set(state.calls) == {c.call_id for c, _ in calls}
+
+    def _terminal(self, operation: Operation) -> None:
+        standing = operation_state(operation)
+        assert (standing in TERMINAL) is operation.finished
+        was = self.finished.get(operation.operation_id)
+        assert was is None or was is standing, f"{was} became {standing}"
+        if standing in TERMINAL:
+            self.finished[operation.operation_id] = standing
+        budget = operation.budget
+        assert budget.charged_ms < budget.max_run_ms or not budget.charged_ms
+        reserved = sum(
+            a.reservation_ms
+            for c in operation.ordered_calls()
+            for a in c.attempts
+            if a.outcome is None
+        )
+        assert budget.reserved_ms == reserved, "an unseen end keeps its reservation"
+
+    # Nothing is stuck, and what is offered is accepted.
+
+    def _moves(self, operation: Operation) -> None:
+        standing = operation_state(operation)
+        if standing in TERMINAL:
+            return
+        digests = {c.terms.handler: c.terms.digest for c in operation.ordered_calls()}
+        found = project(operation, self.host.now, margin_ms=0, digests=digests)
+        assert found.state is standing
+        for action in found.actions:
+            decision = decide(self.host.state, self._ask(operation, action))
+            assert decision.refusal is None, f"{action} is offered and refused: {decision.refusal}"
+        assert self._leads_on(operation, standing, {a.action for a in found.actions}, found.refusals)
+
+    def _ask(self, operation: Operation, action: Action):
+        now, operation_id = self.host.now, operation.operation_id
+        call_id = CallId(action.call_id or "")
+        match action.action:
+            case "resume":
+                digest = checkpoint_digest(operation)
+                new = CallId("call_new")
+                return ResumeAsked(now, operation_id, BY, "new", operation.revision, digest, new, 0)
+            case "cancel":
+                return CancelAsked(now, operation_id, BY, "")
+            case "extend":
+                return ExtendAsked(now, operation_id, BY, operation.budget.max_run_ms + 1, "")
+            case "reconcile":
+                assert action.effect_id is not None
+                return ReconcileAsked(now, action.effect_id)
+            case "resolve":
+                assert action.effect_id is not None
+                revision = operation.effects[action.effect_id].revision
+                return ResolveAsked(now, action.effect_id, BY, True, "seen", revision)
+            case "attest-dead":
+                assert action.attempt is not None
+                return ProvenDead(now, call_id, action.attempt, "attested", BY)
+            case "accept-artifacts":
+                return ArtifactsAsked(now, operation_id, BY, {"h0": "d2"}, "")
+        raise AssertionError(action)
+
+    def _leads_on(
+        self,
+        operation: Operation,
+        standing: OperationState,
+        actions: set[str],
+        refusals: tuple[Refusal, ...],
+    ) -> bool:
+        """It runs, it will run, or somebody can do something that is not giving up."""
+        if standing in {OperationState.RUNNING, OperationState.ACCEPTED}:
+            return self._is_driven(operation)
+        waits = any(e.reconciling is not None for e in operation.effects.values())
+        exhausted = any(r.code == "RunTimeBudgetExceeded" for r in refusals)
+        on = {"resume", "reconcile", "resolve", "attest-dead"} & actions
+        return bool(on) or waits or (exhausted and "extend" in actions)
+
+    def _is_driven(self, operation: Operation) -> bool:
+        """A live attempt has its process, a queued call its launch, done or on its way."""
+        host = self.host
+        coming = {
+            getattr(d, "call_id", None) for waiting in host.waiting for d in waiting.directives
+        }
+        for call in operation.ordered_calls():
+            if call.live is not None:
+                key = AttemptKey(call.call_id, call.live.number)
+                return key in host.processes or call.call_id in coming
+            if call.queued is not None:
+                return call.call_id in host.launches or call.call_id in coming
+        return False
+
+
+def _tries(operation: Operation) -> Tries:
+    return {(e.effect_id, t.key): t.outcome for e in operation.effects.values() for t in e.tries}
+
