@@ -66,8 +66,9 @@ def _interrupted(*_: object) -> NoReturn:
 
 def _run(given: argparse.Namespace, screen: Screen) -> int:
     screen.say(
-        screen.strong("effectd demo: the same tools, the same kills, twice"),
-        screen.quiet("Real programs, real providers; each figure is counted now, at the provider."),
+        screen.strong("effectd demo: the same tools and the same kills, twice"),
+        "Once under a plain worker, a queue in SQLite with retry (demo/plain_worker.py),",
+        "once under effectd. Real programs, real providers; each figure is counted now.",
     )
     begun = time.monotonic()
     processes = Processes(outlive=given.keep)

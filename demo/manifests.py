@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from string import Template
 
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 60_000
 GRACE_MS = 300
 
 SHARED_FILES = ("deeds.py", "trouble.py")

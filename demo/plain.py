@@ -14,7 +14,7 @@ from demo.processes import descendants, kill_now, read_line
 from demo.stage import Stage
 from demo.world import Deed
 
-DONE_S = 60
+DONE_S = 180
 
 
 class PlainWorker:

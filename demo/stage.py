@@ -46,7 +46,8 @@ def new_root(*, keep: bool) -> Iterator[Path]:
     root = _make_root()
     try:
         yield root
-    except DemoFailed:
+    except DemoFailed as failed:
+        failed.look_at = failed.look_at or tuple(root.glob("effectd.log"))
         raise
     except (KeyboardInterrupt, BrokenPipeError):
         shutil.rmtree(root)

@@ -16,7 +16,7 @@ import attrs
 from demo.failure import DemoFailed
 from demo.processes import Processes, read_line
 
-WAIT_MS = 20_000
+WAIT_MS = 40_000
 
 
 @attrs.frozen(eq=False)

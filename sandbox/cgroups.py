@@ -6,7 +6,6 @@ import errno
 import itertools
 import os
 import re
-import signal
 import time
 from pathlib import Path
 
@@ -56,13 +55,16 @@ class Cgroup:
         return cls(Path(path))
 
     def open(self) -> list[int]:
-        """What the launcher needs: the directory to be born into, and cgroup.kill."""
-        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        """What the launcher needs: the directory to be born into, cgroup.kill, cgroup.procs."""
+        fds = [os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)]
         try:
-            return [folder, os.open(self.path / "cgroup.kill", os.O_WRONLY | os.O_CLOEXEC)]
+            fds.append(os.open(self.path / "cgroup.kill", os.O_WRONLY | os.O_CLOEXEC))
+            fds.append(os.open(self.path / "cgroup.procs", os.O_RDONLY | os.O_CLOEXEC))
         except OSError:
-            os.close(folder)
+            for fd in fds:
+                os.close(fd)
             raise
+        return fds
 
     def limit_tasks(self, most: int) -> bool:
         """Let at most ``most`` processes and init be inside; False without a pids controller."""
@@ -97,27 +99,6 @@ class Cgroup:
             if error.errno in (errno.ENOENT, errno.ENODEV):
                 return []
             raise
-
-    def signal(self, number: int, *, but: int) -> None:
-        """Send ``number`` to every member except pid ``but``, each through a pidfd.
-
-        The pidfd is opened, then membership is read again: a pid that was recycled in between
-        belongs to a process that is not in here.
-        """
-        for pid in self.pids():
-            if pid == but:
-                continue
-            try:
-                pidfd = os.pidfd_open(pid)
-            except ProcessLookupError:
-                continue
-            try:
-                if pid in self.pids():
-                    signal.pidfd_send_signal(pidfd, signal.Signals(number))
-            except ProcessLookupError:
-                pass
-            finally:
-                os.close(pidfd)
 
     def memory_peak(self) -> int | None:
         """Bytes; None without a memory controller."""

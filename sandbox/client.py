@@ -30,6 +30,8 @@ __all__ = ["Launcher", "Sandbox"]
 PREPARE_S = 5.0
 PING_S = 1.0
 SILENT_PINGS = 5
+# A new launcher has yet to be loaded, which takes its time on a machine that is overloaded.
+STARTING_PINGS = 30
 # A launcher that ended five times, each within a minute of its start, will not get better.
 RESTARTS_MAX = 5
 RESTART_RESET_S = 60.0
@@ -183,6 +185,8 @@ class Launcher:
 
     async def _attend(self, process: _Process) -> None:
         """Until this launcher is lost: its answers, its pulse, its death."""
+        if process.lost.is_set():
+            return  # it could not be replaced
         async with trio.open_nursery() as nursery:
 
             async def first(watch: Callable[[_Process], Awaitable[None]]) -> None:
@@ -214,13 +218,16 @@ class Launcher:
         must not take that for its launcher's death.
         """
         ping = wire.REQUEST.pack(wire.PING, 0, 0, 0)
-        silent = 0
+        silent, allowed = 0, STARTING_PINGS
         with contextlib.suppress(LauncherLost):
-            while silent < SILENT_PINGS:
+            while silent < allowed:
                 process.heard = False
-                await self._send(process, ping, [])
-                await trio.sleep(PING_S)
-                silent = 0 if process.heard else silent + 1
+                with trio.move_on_after(PING_S):
+                    await self._send(process, ping, [])  # waits when its queue is full
+                    await trio.sleep_forever()
+                silent += 1
+                if process.heard:
+                    silent, allowed = 0, SILENT_PINGS
 
     async def _receive(self, process: _Process) -> None:
         while True:

@@ -37,23 +37,23 @@ _REAP_BATCH = 64
 class Init:
     """One sandbox from the inside. Built by the launcher's child, which never returns from `run`.
 
-    ``watch`` is the launcher's pidfd. ``cgroup_kill`` is the sandbox's own cgroup.kill (or -1):
-    with ``contained_by`` BY_CGROUP it replaces the pid namespace.
+    ``watch`` is the launcher's pidfd. ``cgroup`` is the sandbox's own cgroup.kill and cgroup.procs
+    (or -1, -1): with ``contained_by`` BY_CGROUP they replace the pid namespace.
     """
 
     def __init__(
-        self, slot: _socket.socket, watch: int, cgroup_kill: int, contained_by: int
+        self, slot: _socket.socket, watch: int, cgroup: list[int], contained_by: int
     ) -> None:
         self.slot = slot
         self.watch = watch
-        self.cgroup_kill = cgroup_kill
+        self.cgroup_kill, self.cgroup_procs = cgroup
         self.contained_by = contained_by
         self.signals = -1
 
     def run(self, uid: int, gid: int, plan: bytes) -> NoReturn:
         """Confine this process, say so, then serve one dispatch."""
-        keep = [self.slot.fileno(), self.watch]
-        linux.keep_fds([*keep, self.cgroup_kill] if self.cgroup_kill >= 0 else keep)
+        keep = [self.slot.fileno(), self.watch, self.cgroup_kill, self.cgroup_procs]
+        linux.keep_fds([fd for fd in keep if fd >= 0])
         if self.contained_by == wire.BY_NAMESPACE:
             self.die_with_launcher()
         else:
@@ -199,13 +199,39 @@ class Init:
     def obey(self, order: bytes) -> None:
         if not order:
             self.abandon()
-        if self.contained_by == wire.BY_CGROUP:
-            return  # kill(-1) would reach every process of this uid; the daemon uses the cgroup
         if order == wire.TERMINATE:
-            _signal_all(_SIGTERM)
-            _signal_all(_SIGCONT)  # what is stopped could not act on SIGTERM
+            self.signal_all(_SIGTERM)
+            self.signal_all(_SIGCONT)  # what is stopped could not act on SIGTERM
         elif order == wire.KILL:
-            _signal_all(_SIGKILL)
+            self.signal_all(_SIGKILL)
+
+    def signal_all(self, number: int) -> None:
+        """To every process of the sandbox but init itself."""
+        if self.contained_by == wire.BY_NAMESPACE:
+            try:
+                os.kill(-1, number)
+            except ProcessLookupError:
+                pass
+            return
+        # kill(-1) would reach every process of this uid. A pid is looked up, then held by a
+        # pidfd, then looked up again: had it been recycled, it would no longer be listed.
+        for pid in self.members():
+            try:
+                pidfd = os.pidfd_open(pid)
+            except OSError:
+                continue
+            try:
+                if pid in self.members():
+                    linux.send_signal(pidfd, number)
+            except OSError:
+                pass  # ended meanwhile, or became another uid by a set-id program
+            finally:
+                os.close(pidfd)
+
+    def members(self) -> list[int]:
+        """The pids in this sandbox's cgroup, init's own left out."""
+        pids = os.pread(self.cgroup_procs, 1 << 16, 0).split()
+        return [pid for pid in map(int, pids) if pid != os.getpid()]
 
     def end(self, leader: int, gate: int) -> NoReturn:
         """The leader has ended: so does everything else, at once. The record is the proof."""
@@ -217,7 +243,7 @@ class Init:
             _reap(leader, 1 << 30)  # what had ended by itself was not killed
             # One pass is enough: a fork that is under way fails when its parent has a fatal
             # signal pending, so nobody can be born behind this call's back.
-            _signal_all(_SIGKILL)
+            self.signal_all(_SIGKILL)
             killed = _reap_all()
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_us = round((usage.ru_utime + usage.ru_stime) * 1_000_000)
@@ -231,14 +257,6 @@ class Init:
             self.slot.recv(1)  # the daemon writes cgroup.kill, or is dead
             self.abandon()
         os._exit(0)
-
-
-def _signal_all(number: int) -> None:
-    """To every process of the pid namespace but init itself."""
-    try:
-        os.kill(-1, number)
-    except ProcessLookupError:
-        pass
 
 
 def _reap(leader: int, most: int) -> bool:

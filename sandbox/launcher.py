@@ -59,7 +59,7 @@ class Launcher:
     def request(self) -> bool:
         """One message of the daemon's; False at its end."""
         message, ancillary, _, _ = self.control.recvmsg(
-            wire.MESSAGE_MAX, _socket.CMSG_SPACE(2 * 4), _CLOEXEC
+            wire.MESSAGE_MAX, _socket.CMSG_SPACE(3 * 4), _CLOEXEC
         )
         if not message:
             return False
@@ -78,7 +78,7 @@ class Launcher:
         self, number: int, containment: int, flags: int, plan: bytes, fds: list[int]
     ) -> None:
         """Fork an init. It reports on its own slot; here only that it exists."""
-        cgroup, cgroup_kill = fds if len(fds) == 2 else (-1, -1)
+        cgroup, *of_cgroup = fds if len(fds) == 3 else (-1, -1, -1)
         made: list[int] = []  # what this process must not keep, whatever happens
         pid, pidfd = 0, -1
         # Dumpable while the child is made, and the child with it: otherwise /proc/PID would
@@ -90,7 +90,7 @@ class Launcher:
             pid, pidfd = linux.clone3(flags, cgroup)
             if pid == 0:
                 slot = _socket.socket(_AF_UNIX, _SEQPACKET, 0, made[1])
-                self.child(Init(slot, self.me, cgroup_kill, containment), plan)
+                self.child(Init(slot, self.me, of_cgroup, containment), plan)
             made.append(os.dup(pidfd))
             if containment == wire.BY_NAMESPACE:
                 linux.write_maps(pid, self.uid, self.gid)
@@ -114,7 +114,7 @@ class Launcher:
         """Errors leave as messages only: stderr is /dev/null, tracebacks tell."""
         try:
             init.run(self.uid, self.gid, plan)
-        except BaseException as error:  # noqa: BLE001 - reported, and the process ends here
+        except Exception as error:  # noqa: BLE001 - reported, and the process ends here
             errno = (error.errno or 0) if isinstance(error, OSError) else 0
             init.broken(b"init", errno, repr(error).encode(errors="replace"))
         finally:

@@ -41,7 +41,7 @@ SIGCHLD = 17
 
 # The same on every architecture that has them: all came after the tables were unified.
 _NR_OPEN_TREE, _NR_MOVE_MOUNT, _NR_CLONE3 = 428, 429, 435
-_NR_CLOSE_RANGE, _NR_MOUNT_SETATTR = 436, 442
+_NR_CLOSE_RANGE, _NR_MOUNT_SETATTR, _NR_PIDFD_SEND_SIGNAL = 436, 442, 424
 _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE, _AT_SYMLINK_NOFOLLOW = -100, 0x1000, 0x8000, 0x100
 _OPEN_TREE_CLONE = 1
 
@@ -156,6 +156,11 @@ def pivot_here() -> None:
 
 def set_hostname(name: bytes) -> None:
     _checked(_libc.sethostname(name, c_ulong(len(name))))
+
+
+def send_signal(pidfd: int, number: int) -> None:
+    """As ``signal.pidfd_send_signal``, whose module is not loaded here."""
+    _call(_NR_PIDFD_SEND_SIGNAL, c_int(pidfd), c_int(number), None, c_ulong(0))
 
 
 def keep_fds(keep: list[int]) -> None:

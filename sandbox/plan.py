@@ -55,15 +55,17 @@ def clone_flags(spec: Spec) -> int:
 
 def strict(spec: Spec) -> bytes:
     """The steps of a sandbox with namespaces."""
-    return _strict(spec, _resolver() if spec.network == "host" else ())
+    return _strict(spec, _system(), _resolver() if spec.network == "host" else ())
 
 
 @functools.lru_cache(maxsize=256)
-def _strict(spec: Spec, resolver: tuple[str, ...]) -> bytes:
+def _strict(
+    spec: Spec, system: tuple[tuple[str, str | None], ...], resolver: tuple[str, ...]
+) -> bytes:
     steps = [step("user_namespace", "have"), step("pid_namespace", "have")]
     steps += [step("ipc_namespace", "have"), step("cgroup_namespace", "have")]
     steps += [step("limits", "oom_score", "500")]
-    steps += root_steps(spec, resolver)
+    steps += _root(spec, dict(system), resolver)
     steps += [step("uts_namespace", "hostname", "sandbox")]
     if spec.network == "none":
         steps += [step("network", "loopback")]
@@ -92,9 +94,14 @@ def step(layer: str, name: str, *arguments: str | int) -> bytes:
     return wire.pack_list([os.fsencode(str(word)) for word in (layer, name, *arguments)])
 
 
-def root_steps(spec: Spec, resolver: tuple[str, ...] = ()) -> list[bytes]:
+def root_steps(spec: Spec) -> list[bytes]:
     """The steps of the new root alone."""
-    exposed = _exposed(spec, resolver)
+    return _root(spec, dict(_system()), ())
+
+
+def _root(spec: Spec, system: dict[str, str | None], resolver: tuple[str, ...]) -> list[bytes]:
+    folders = tuple(path for path, link in system.items() if link is None)
+    exposed = _exposed(spec, folders, resolver)
     proc = "proc?" if "proc" in spec.accept_missing else "proc"
     steps = [step("root", "open", flags, path) for path, flags in exposed.items()]
     steps += [step("root", "begin"), step("root", "directory", "755", "/dev")]
@@ -105,15 +112,16 @@ def root_steps(spec: Spec, resolver: tuple[str, ...] = ()) -> list[bytes]:
     steps += [step("root", "directory", "700", "/tmp/home")]  # noqa: S108
     steps += [step("root", "directory", "700", "/run/credentials")]
     steps += [step("root", "directory", "755", "/var"), step("root", "link", "/tmp", "/var/tmp")]  # noqa: S108
+    steps += [step("root", "link", link, path) for path, link in system.items() if link]
     # Parents before children, so that a writable path inside a read-only one lies on top.
     steps += [step("root", "attach", path) for path in sorted(exposed)]
     steps += [step("root", "hide", path) for path in sorted(spec.hidden)]
     return [*steps, step("root", "finish")]
 
 
-def _exposed(spec: Spec, resolver: tuple[str, ...]) -> dict[str, int]:
+def _exposed(spec: Spec, system: tuple[str, ...], resolver: tuple[str, ...]) -> dict[str, int]:
     """Each path that the new root shows, and how; a later kind overrides an earlier one."""
-    exposed = dict.fromkeys(SYSTEM, READ_ONLY | OPTIONAL)
+    exposed = dict.fromkeys(system, READ_ONLY | OPTIONAL)
     if spec.network == "host":
         exposed |= dict.fromkeys((*_TRUST, *resolver), READ_ONLY | OPTIONAL | FOLLOW)
     exposed |= dict.fromkeys((f"/dev/{name}" for name in _DEVICES), FOLLOW)
@@ -126,6 +134,21 @@ def _exposed(spec: Spec, resolver: tuple[str, ...]) -> dict[str, int]:
 
 def _plain(paths: tuple[str, ...]) -> list[str]:
     return [os.path.normpath(path) for path in paths]
+
+
+def _system() -> tuple[tuple[str, str | None], ...]:
+    """Which of `SYSTEM` are here; for a symbolic link (/bin on most hosts) also its text.
+
+    Looked at by the daemon, so that an init has less to do. None of them is anybody else's to
+    hang or to change.
+    """
+    found: list[tuple[str, str | None]] = []
+    for path in map(Path, SYSTEM):
+        if path.is_symlink():
+            found.append((str(path), str(path.readlink())))
+        elif path.exists():
+            found.append((str(path), None))
+    return tuple(found)
 
 
 def _resolver() -> tuple[str, ...]:

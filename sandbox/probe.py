@@ -44,7 +44,10 @@ def probe(
     handler_gid: int | None = None,
     cgroup_root: Path | None = None,
 ) -> list[Layer]:
-    """Every layer of `spec.LAYERS` and ``memory``, in that order. Takes some 50 ms; blocks."""
+    """Every layer of `spec.LAYERS` and ``memory``, in that order.
+
+    Blocks for some tenths of a second: not for an event loop.
+    """
     uid = os.getuid() if handler_uid is None else handler_uid
     gid = os.getgid() if handler_gid is None else handler_gid
     why_not = cgroups.unavailable(cgroup_root) if cgroup_root is not None else "none was given"
@@ -89,7 +92,7 @@ def _run(uid: int, gid: int, cgroup: Cgroup | None) -> dict[str, tuple[int, str]
         for word in (name.encode(), b"%d" % flags, wire.pack_list(steps))
     ]
     fds = cgroup.open() if cgroup is not None else []
-    numbers = (uid, gid, *(fds or (-1, -1)))
+    numbers = (uid, gid, *(fds or (-1, -1, -1)))
     folder = Path(__file__).resolve().parent.parent
     try:
         done = subprocess.run(

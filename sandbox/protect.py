@@ -8,13 +8,13 @@ from typing import Any
 
 
 def protect_daemon() -> None:
-    """No core dump, no tracing by the same uid, no capability (a root daemon keeps its own).
+    """No core dump, no tracing by the same uid, no capability in force (root keeps its own).
 
-    Afterwards /proc/self belongs to root: write oom_score_adj before. Under systemd this gives
-    up CAP_SETUID and CAP_SETGID, which only the launcher needs.
+    Afterwards /proc/self belongs to root: write oom_score_adj before. What systemd gave stays
+    permitted and ambient, since a launcher that has to be replaced needs CAP_SETUID and
+    CAP_SETGID again.
     """
     prctl: Any = importlib.import_module("prctl")  # python-prctl has no types
     prctl.set_dumpable(0)
     if os.geteuid() != 0:
-        prctl.cap_permitted.limit()
-        prctl.cap_inheritable.limit()
+        prctl.cap_effective.limit()

@@ -20,6 +20,7 @@ import trio
 from sandbox import census, wire
 from sandbox.cgroups import Cgroup
 from sandbox.spec import (
+    LAYERS,
     Command,
     Ended,
     Identity,
@@ -91,8 +92,8 @@ class Sandbox:
 
     def _prepared(self, message: bytes) -> Broken | None:
         if message[:1] == wire.READY:
-            names = [name.decode("ascii") for name in wire.unpack_list(message[1:])]
-            self.layers = (*self.layers, *names)
+            names = {os.fsdecode(name) for name in wire.unpack_list(message[1:])}
+            self.layers = tuple(name for name in LAYERS if name in names.union(self.layers))
             return None
         tag, number = wire.BROKEN_BODY.unpack_from(message)
         layer, what = wire.unpack_list(message[wire.BROKEN_BODY.size :])
@@ -179,6 +180,7 @@ class Sandbox:
         message = await self._receive()
         if message[:1] == wire.STARTED:  # a dispatch was cancelled while it waited for this
             message = await self._receive()
+        self._not_started |= message[:1] == wire.FAILED  # likewise
         if message[:1] != wire.ENDED or len(message) != wire.ENDED_BODY.size:
             return await self._lost()
         _, code, status, killed, cpu_us, gate, exited, _ = wire.ENDED_BODY.unpack(message)
@@ -206,20 +208,11 @@ class Sandbox:
 
     def terminate(self) -> None:
         """Ask every process inside to end: SIGTERM, then SIGCONT to what is stopped."""
-        if self.contained_by == wire.BY_CGROUP:
-            assert self._cgroup is not None
-            for number in (signal.SIGTERM, signal.SIGCONT):
-                self._cgroup.signal(number, but=self.identity.init_pid)
-        else:
-            self._say(wire.TERMINATE)
+        self._say(wire.TERMINATE)
 
     def kill_inside(self) -> None:
         """SIGKILL to every process but init, which then proves the end with its record."""
-        if self.contained_by == wire.BY_CGROUP:
-            assert self._cgroup is not None
-            self._cgroup.signal(signal.SIGKILL, but=self.identity.init_pid)
-        else:
-            self._say(wire.KILL)
+        self._say(wire.KILL)
 
     async def kill(self, deadline_s: float = 5) -> Proof | Unkillable:
         """SIGKILL from outside to init and to the cgroup, then wait for a proof of death."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _WAIT_S = 3.0
 
 
-def main(uid: int, gid: int, cgroup: int, cgroup_kill: int) -> None:
+def main(uid: int, gid: int, cgroup: int, cgroup_kill: int, _: int) -> None:
     """Try everything that stdin names; with ``cgroup`` >= 0 also birth and death in a cgroup."""
     if os.getuid() != uid:
         os.setgroups([])

@@ -14,13 +14,16 @@ from config.problems import ConfigError
 from supervisor.version import VERSION
 
 EXIT_FAILED = 1
+# sysexits(3): a person has to change something first; another start changes nothing.
+EXIT_CONFIG = 78
 _Group = BaseExceptionGroup[BaseException]
 
 _EPILOG = """\
 Without --config the file is /etc/effectd/effectd.toml, where there is one. With --dev no
 file is read: everything lives below one state directory, and whoever starts it may do all.
 
-exit status: 0 stopped as asked; 1 could not start; 2 usage; 75 the disk failed, restart it
+exit status: 0 stopped as asked; 1 could not start; 2 usage; 75 the disk failed, restart it;
+             78 could not start, and will not before somebody changes something
 signals:     SIGTERM and SIGINT stop it after running handlers ended (drain_ms; a second one
              does not wait); SIGHUP reads configuration and manifests again
 """
@@ -64,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"# {len(handlers)} handlers, all good", file=sys.stderr)  # noqa: T201
             return 0
     except ConfigError as error:
-        return _failed(str(error))
+        return _failed(error)
     return _run(config)
 
 
@@ -81,7 +84,7 @@ def _run(config: object) -> int:
     try:
         return run(config)
     except known as error:
-        return _failed(_text(error))
+        return _failed(error)
     except BaseExceptionGroup as caught:
         group: _Group = caught
         # trio wraps what ends a nursery; only what is known to be the surroundings' fault
@@ -90,7 +93,7 @@ def _run(config: object) -> int:
         matched, rest = halves
         if rest is not None or matched is None:
             raise
-        return _failed(_text(_first(matched)))
+        return _failed(_first(matched))
 
 
 def _first(error: Any) -> BaseException:
@@ -99,14 +102,13 @@ def _first(error: Any) -> BaseException:
     return _first(inner[0]) if inner else error
 
 
-def _text(error: BaseException) -> str:
+def _failed(error: BaseException) -> int:
+    """Say it in a line, to whoever started it, and which status it deserves."""
     fix = getattr(error, "fix", "")
-    return f"{error}. {fix}" if fix else str(error)
-
-
-def _failed(text: str) -> int:
+    text = f"{error}. {fix}" if fix else str(error)
     print(f"effectd: cannot start: {text}", file=sys.stderr)  # noqa: T201  # to whoever started it
-    return EXIT_FAILED
+    lasting = isinstance(error, ConfigError) or type(error).__name__ == "JournalTooNew"
+    return EXIT_CONFIG if lasting else EXIT_FAILED
 
 
 if __name__ == "__main__":

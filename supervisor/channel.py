@@ -19,6 +19,8 @@ from supervisor.core.step import AnswerApplied, GiveLeave, RefuseAnnouncement, S
 REQUEST_MAX = 65_536
 # A confirmation or result may carry the largest result; the rest of a line is small.
 LINE_OVERHEAD = 4_096
+# How much of a line that is too long is looked at for what it confirms.
+HEAD_BYTES = 1_024
 
 
 @attrs.frozen
@@ -71,6 +73,7 @@ class Channel:
         self._pieces: list[bytes] = []
         self._size = 0
         self._skipping = False
+        self._head = b""
 
     def feed(self, data: bytes) -> list[Message]:
         messages: list[Message] = []
@@ -81,6 +84,7 @@ class Channel:
                 self._size += len(piece)
             if self._size > self._line_max and not self._skipping:
                 self._skipping = True
+                self._head = b"".join(self._pieces)[:HEAD_BYTES]
                 self._pieces.clear()
             if newline:
                 messages.append(self._end_of_line())
@@ -92,7 +96,7 @@ class Channel:
         self._pieces.clear()
         self._size = 0
         if skipped:
-            return Fault(f"a line of more than {self._line_max} bytes")
+            return _too_long(self._head, self._line_max)
         return parse(line, self._result_max)
 
 
@@ -107,6 +111,16 @@ def parse(line: bytes, result_max_bytes: int) -> Message:
     said = cast("dict[str, Any]", value)
     found = _message(said, line, result_max_bytes)
     return found if found is not None else Fault(f"not a message of protocol 1: {line[:200]!r}")
+
+
+def _too_long(head: bytes, line_max: int) -> Message:
+    """A confirmation of an effect counts however long its result is: the result alone is lost."""
+    before = head.partition(b'"result"')[0].rstrip().rstrip(b",") + b"}"
+    if before != head + b"}":
+        said = parse(before, line_max)
+        if isinstance(said, Confirm) and said.applied:
+            return attrs.evolve(said, result=Result(unavailable="too_large"))
+    return Fault(f"a line of more than {line_max} bytes")
 
 
 def _message(said: dict[str, Any], line: bytes, result_max_bytes: int) -> Message | None:
@@ -178,8 +192,10 @@ def answer(directive: GiveLeave | AnswerApplied | RefuseAnnouncement | SayRecord
             return _line(type="recorded", ordinal=ordinal)
 
 
-def refused(refusal: Refusal) -> bytes:
-    return _line(type="refused", code=refusal.code, detail=refusal.detail)
+def refused(refusal: Refusal, ordinal: int | None = None) -> bytes:
+    """`ordinal` when it answers a confirmation: a handler with threads can tell which."""
+    where = {} if ordinal is None else {"ordinal": ordinal}
+    return _line(type="refused", **where, code=refusal.code, detail=refusal.detail)
 
 
 def _line(**members: Any) -> bytes:

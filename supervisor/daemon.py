@@ -146,9 +146,16 @@ class Daemon:
         self._engine.poisoned.set()
 
     def _bind(self) -> Listener:
-        socket = self._engine.config.socket
-        socket.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        return server.bind(Path(socket), group="effectd-clients")
+        config = self._engine.config
+        folder = config.socket.parent
+        if not folder.exists():
+            folder.mkdir(mode=0o755, parents=True)
+            # Our umask keeps everybody out; clients must get to the socket, which has a mode
+            # of its own.
+            folder.chmod(0o755)
+        # A developer's socket is his own, whatever groups the host has.
+        group = None if config.origin.dev else "effectd-clients"
+        return server.bind(config.socket, group=group)
 
     async def _serve(
         self,

@@ -19,7 +19,7 @@ from demo.tally import Measured, once
 from demo.world import MAIL
 
 AGAIN = 50
-PATIENCE_S = 20
+PATIENCE_S = 40
 HEADLINE = f"the answer got lost: {AGAIN} clients send the same request again, all at once"
 WHY = "Who hears nothing asks again. One request id is one operation, whoever asks."
 PLAIN, EFFECTD, REQUEST_ID = "c-plain", "c-effectd", "demo-c"

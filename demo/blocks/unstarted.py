@@ -40,7 +40,8 @@ def measure(stage: Stage, screen: Screen) -> Measured:
     effectd_count = len(stage.world.done(MAIL, EFFECTD))
     orphaned = f"{orphans} orphan went on, and so did the retry" if orphans else "the retry"
     known = recovered.verdict or "nothing announced"
-    told = f"{recovered.said}, {known}; {len(recovered.steps)} resume"
+    resumed = recovered.steps.count("resume")
+    told = f"{recovered.said}, {known}; resumed {'once' if resumed == 1 else resumed}"
     lines = (
         result(screen, "plain worker", MAIL.counted(plain_count), orphaned, good=plain_count == 1),
         result(screen, "effectd", MAIL.counted(effectd_count), told, good=effectd_count == 1),

@@ -310,6 +310,7 @@ CODES: Mapping[str, Code] = {
         "The service was restored from an old backup and waits for an administrator.",
     ),
     "Draining": Code(Unavailable, True, "The service is restarting. Nothing was started."),
+    "InternalError": Code(Refused, False, "The service failed; a person must look."),
     # This side's own: how a call ended, and what happens before the daemon can speak.
     "CallFailed": Code(CallFailed, False, "The tool failed. Nothing was changed by it."),
     "CallTimedOut": Code(

@@ -164,12 +164,13 @@ def test_a_daemon_that_dies_with_a_request_in_its_hands_may_have_accepted_it(ser
     assert caught.value.request_id == "r-1"
 
 
-def test_a_client_that_knows_its_daemon_waits_for_it_to_come_back(server, make_client):
+def test_a_client_that_knows_its_daemon_waits_for_it_to_come_back(server, make_client, monkeypatch):
+    monkeypatch.setattr("effectd._flow.ARRIVE_MS", 50)
     server.replies(operation(result=1))
     client = make_client(server.path)
     client.dispatch("h", {})
     server.stop()
-    timer = threading.Timer(2.3, server.start)  # longer than an unknown daemon is waited for
+    timer = threading.Timer(0.3, server.start)  # longer than an unknown daemon is waited for
     timer.start()
     assert client.dispatch("h", {}) == 1
     timer.join()

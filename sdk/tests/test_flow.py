@@ -16,6 +16,9 @@ from effectd._outcome import ended_by_itself, is_final, value_of
 from effectd._transport import Send
 from effectd._wire import AnswerReader, Response, encode_request, make_response, path
 
+# No deadline (the machine may be busy), and nothing left behind in the working directory.
+CALM = settings(deadline=None, database=None)
+
 
 def Patience(total_ms, clock, reached=None):
     return _flow.Patience(total_ms, reached or Reached(), clock)
@@ -180,7 +183,7 @@ ANSWERS = [
 ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(CALM, max_examples=60)
 @given(st.sampled_from(ANSWERS), st.data())
 def test_an_answer_is_the_same_in_whatever_pieces_it_comes(case, data):
     raw, status, body, reusable = case
@@ -198,7 +201,7 @@ def test_an_answer_is_the_same_in_whatever_pieces_it_comes(case, data):
     assert (reader.head.status, reader.take(), reader.reusable) == (status, body, reusable)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(CALM, max_examples=60)
 @given(st.sampled_from([case for case in ANSWERS if b"to the end" not in case[0]]), st.data())
 def test_an_answer_that_is_cut_off_anywhere_is_lost_and_never_shorter(case, data):
     raw = case[0]
@@ -208,7 +211,7 @@ def test_an_answer_that_is_cut_off_anywhere_is_lost_and_never_shorter(case, data
         reader.feed(b"")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(CALM, max_examples=100)
 @given(st.binary(max_size=400), st.sampled_from([b"", ANSWERS[0][0][:17], ANSWERS[5][0][:49]]))
 def test_garbage_is_a_bad_or_a_lost_answer_and_nothing_else(tail, head):
     reader = AnswerReader(max_body=100)
@@ -228,6 +231,7 @@ def test_two_answers_to_one_request_end_the_connection():
     assert (reader.done, reader.reusable, reader.take()) == (True, False, b"hello")
 
 
+@settings(CALM, max_examples=60)
 @given(st.text(max_size=30))
 def test_whatever_an_id_is_the_path_is_one_line_of_one_segment(segment):
     if any("\ud800" <= ch <= "\udfff" for ch in segment):
@@ -237,6 +241,7 @@ def test_whatever_an_id_is_the_path_is_one_line_of_one_segment(segment):
     assert encode_request("GET", target).count(b"\r\n") == 5
 
 
+@settings(CALM, max_examples=60)
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 3)), max_size=8), st.data())
 def test_however_often_a_stream_breaks_each_event_is_given_once(frames, data):
     lines, position = [], 0
@@ -354,7 +359,7 @@ OBJECT = st.dictionaries(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(CALM, max_examples=60)
 @given(OBJECT, OBJECT)
 def test_no_shape_of_a_document_is_more_than_an_ending(operation, call):
     ended_by_itself(call)

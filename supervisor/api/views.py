@@ -18,7 +18,7 @@ from supervisor.core.standing import (
     operation_result,
     operation_state,
 )
-from supervisor.core.state import Attempt, Call, Effect, Operation, Phase
+from supervisor.core.state import Attempt, Call, Effect, Operation, Phase, Said
 
 NS_PER_MS = 1_000_000
 
@@ -81,24 +81,33 @@ def call_view(operation: Operation, call: Call, now: Moment) -> dict[str, Any]:
         "retried_by": call.retried_by,
         "effects_applied": effects_applied(operation, call),
         "effects_unknown": effects_unknown(operation, call),
-        "error": _error(shown, state),
+        "error": _error(operation, shown, state),
         "attempts": [attempt_view(attempt) for attempt in call.attempts],
         "effects": [effect_view(operation, effect, now) for effect in operation.lineage(call)],
         "created_at": time_text(call.at),
     }
 
 
-def _error(call: Call, state: CallState) -> dict[str, Any] | None:
+def _error(operation: Operation, call: Call, state: CallState) -> dict[str, Any] | None:
     """Why the call is where it is, when that is not where it was meant to be."""
     if state in {CallState.SUCCEEDED, CallState.RUNNING, CallState.ACCEPTED}:
         return None
     if call.refused is not None:
         return {"code": call.refused, "detail": call.refused_detail, "fix": CODES[call.refused].fix}
     last = call.last
-    if last is None or (last.code is None and not last.detail):
+    if last is None:
+        return None
+    detail = last.detail or _said_no(operation, call)
+    if last.code is None and not detail:
         return None
     fix = CODES[last.code].fix if last.code is not None else ""
-    return {"code": last.code, "detail": last.detail, "fix": fix}
+    return {"code": last.code, "detail": detail, "fix": fix}
+
+
+def _said_no(operation: Operation, call: Call) -> str:
+    """Why the provider did not do it, in the handler's words."""
+    reasons = [e.newest.reason for e in operation.lineage(call) if e.outcome is Said.NOT_APPLIED]
+    return "; ".join(reason for reason in reasons if reason)
 
 
 def attempt_view(attempt: Attempt) -> dict[str, Any]:

@@ -48,9 +48,9 @@ def scratch_daemon(source: Source, handlers_dir: Path) -> Generator[Daemon]:
 
 
 def _arguments(source: Source, base: Path, handlers_dir: Path) -> list[str]:
-    where = ["--dev"] if source.dev or source.file is None else ["--config", str(source.file)]
     return [
-        *where,
+        *(["--dev"] if source.dev or source.file is None else []),
+        *(["--config", str(source.file)] if source.file is not None else []),
         *["--state-dir", str(base / "state")],
         *["--handlers-dir", str(handlers_dir)],
         *["--socket", str(base / "effectd.sock")],

@@ -118,7 +118,9 @@ async def _ask(sandbox: Sandbox, items: list[Item], uid: int) -> list[Check]:
         while chunk := await sandbox.stdout.receive_some(65_536):
             said += chunk
     finally:
-        await end(sandbox, grace_ms=0, ask=False)
+        with trio.CancelScope(shield=True):
+            await end(sandbox, grace_ms=0, ask=False)
+            await sandbox.discard()
     return list(_read(items, said.decode("ascii", "replace").split(), uid))
 
 

@@ -350,6 +350,15 @@ _ROWS = (
         for_model="The service was restored from an old backup and waits for an administrator.",
     ),
     _code(
+        "InternalError",
+        500,
+        1,
+        "a fault of the daemon's own",
+        meaning="Something that must not happen did. The daemon goes on; its log has the details.",
+        fix="Look at the daemon's log, and report it with what stands there.",
+        for_model="The service failed; a person must look.",
+    ),
+    _code(
         "Draining",
         503,
         75,

@@ -57,6 +57,8 @@ class Attempt:
     detail: str = ""
     dead: bool = False
     ended_at: int | None = None
+    ended_mono: int = 0
+    ended_boot: str = ""
 
     @property
     def live(self) -> bool:
@@ -94,8 +96,8 @@ class Reconciling:
 
     revision: int
     at: int
+    mono: int
     identity: Identity
-    dead: bool = False
 
 
 @attrs.frozen

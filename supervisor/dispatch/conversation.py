@@ -204,11 +204,13 @@ class Conversation:
         )
         try:
             decision = await self._engine.commit(event)
-        except Unavailable:
+        except Unavailable as unavailable:
             spill("a confirmation", event)
+            await self._say(channel.refused(unavailable.refusal, said.ordinal))
             return
-        if decision.refusal is not None and not decision.directives:
-            await self._say(channel.refused(decision.refusal))
+        if decision.refusal is not None:
+            await self._say(channel.refused(decision.refusal, said.ordinal))
+            return
         for directive in decision.directives:
             await self._follow(directive)
 

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from supervisor.journal.codec import OVERHEAD, mark
 from supervisor.journal.errors import JournalFull, JournalPoisoned
 from supervisor.journal.file import Os
-from supervisor.journal.room import HEADER_BYTES, Room, frame_cost
+from supervisor.journal.room import Room, frame_cost
 from supervisor.journal.segments import Spare, Writer, make_spare
 
 BATCH_FRAMES = 256
@@ -51,6 +51,7 @@ class Committer:
         *,
         segment_bytes: int,
         align: int,
+        attested: bool,
     ) -> None:
         self._os = os_
         self._directory = directory
@@ -70,7 +71,7 @@ class Committer:
         self._keep = 0
         self._wanted = 0
         self._since_ns = 0
-        self._marked = True
+        self._marked = attested
         self._ended = False
         self._notify: Callable[[], None] = _ignore
         self._threads: list[threading.Thread] = []
@@ -211,7 +212,7 @@ class Committer:
         """The room of the segment that a frame of at most `bound` bytes goes into."""
         if bound <= self._writer.rest:
             return self._writer.rest
-        return self._spares[0].size - HEADER_BYTES
+        return self.room.capacity(self._spares[0].size)
 
     def _plan(self) -> None:
         costs = (frame_cost(len(payload), self.room.align) for payload in self._queue)
@@ -254,19 +255,23 @@ class Committer:
                 try:
                     self._make_spare()
                 except OSError as error:
-                    self.degraded = f"no room for the next segment: {error.strerror or error}"
+                    self.degraded = f"cannot make the next segment: {error.strerror or error}"
                     self._notify()
                     if self._stopped.wait(SPARE_RETRY_MS / 1000):
                         return
 
     def _spare_missing(self) -> bool:
+        """Whether to make one more; also where being degraded ends, or is owed to the limit."""
         with self._lock:
-            few = len(self._spares) < SPARES_MAX and not self._stopped.is_set()
-            missing = few and self.room.missing(self._wanted) > 0
-        if not missing and self.degraded is not None:
-            self.degraded = None
+            missing = self.room.missing(self._wanted) > 0 and not self._stopped.is_set()
+            most = len(self._spares) >= SPARES_MAX
+        degraded = (
+            f"no more than {SPARES_MAX} spare segments are made" if missing and most else None
+        )
+        if degraded != self.degraded and (most or not missing):
+            self.degraded = degraded
             self._notify()
-        return missing
+        return missing and not most
 
     def _make_spare(self) -> None:
         number = self._spare_number + 1

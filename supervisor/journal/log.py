@@ -147,6 +147,7 @@ class Journal:
                 opened.spares,
                 segment_bytes=segment_bytes,
                 align=align,
+                attested=opened.walked.tip.durable >= opened.walked.tip.last_frame,
             )
             journal = cls(os_, fd, opened, committer)
             with contextlib.suppress(OSError):  # information only, and the disk may be full
@@ -191,6 +192,8 @@ class Journal:
         Returns as well when only `append` can tell: the disk is full, or poisoned. A
         checkpoint. Memory is bounded when every caller that is no outcome comes by here.
         """
+        if size > self.payload_limit:
+            raise ValueError(f"{size} bytes are over the limit of {self.payload_limit}")
         await trio.lowlevel.checkpoint()
         committer = self._committer
         while committer.poison is None and committer.degraded is None:
@@ -220,7 +223,7 @@ class Journal:
 
     @property
     def position(self) -> int:
-        """The last position given."""
+        """The last position given, to a mark perhaps: a frame's own is what `append` returned."""
         return self._committer.position
 
     @property

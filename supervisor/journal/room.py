@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from supervisor.journal.codec import OVERHEAD, aligned
+from supervisor.journal.codec import LENGTH_MAX, OVERHEAD, aligned
 
 HEADER_BYTES = 512
 OUTCOME_BYTES = 64 << 10
@@ -28,52 +28,60 @@ class Room:
 
     def __init__(self, segment_bytes: int, align: int) -> None:
         self.align = align
-        self.payload_limit = segment_bytes // 4 - OVERHEAD - align
+        self.payload_limit = min(segment_bytes // 4, LENGTH_MAX) - OVERHEAD - align
         """The largest payload, in bytes, that a frame may have."""
         self.outcome_limit = min(OUTCOME_BYTES, segment_bytes // 8 - OVERHEAD - align)
         """The largest payload, in bytes, that may use the reserve."""
         self._waste = frame_cost(self.outcome_limit, align)
         self._header = aligned(HEADER_BYTES, align)
-        self._usable = segment_bytes - self._header - self._waste
+        self._ready = self._header + self._waste
+        self._usable = segment_bytes - self._ready
         self._rest = 0
         self._spares: list[int] = []
+        self._whole = 0  # guaranteed bytes of all spares
 
     def reset(self, rest: int, spares: Iterable[int], costs: Iterable[int]) -> None:
         """Plan anew: what is really left, and the frames that still go into it."""
         self._rest = rest
         self._spares = list(spares)
+        self._whole = sum(self._spares) - self._ready * len(self._spares)
         for cost in costs:
             assert self.take(cost), "what was planned once still fits"
 
     def add(self, size: int) -> None:
         """A spare became ready."""
         self._spares.append(size)
+        self._whole += size - self._ready
 
     def take(self, cost: int) -> bool:
         """Place one frame; False, and nothing changed, when it fits nowhere."""
         if cost <= self._rest:
             self._rest -= cost
             return True
-        if not self._spares or cost > self._spares[0] - self._header:
+        if not self._spares or cost > self.capacity(self._spares[0]):
             return False
-        self._rest = self._spares.pop(0) - self._header - cost
+        size = self._spares.pop(0)
+        self._whole -= size - self._ready
+        self._rest = self.capacity(size) - cost
         return True
 
     def after(self, cost: int) -> int:
         """The guaranteed bytes once a frame of this cost was placed; -1 when it fits nowhere."""
         if cost <= self._rest:
-            return self._sum(self._rest - cost, self._spares)
-        if not self._spares or cost > self._spares[0] - self._header:
+            return max(0, self._rest - cost - self._waste) + self._whole
+        if not self._spares or cost > self.capacity(self._spares[0]):
             return -1
-        return self._sum(self._spares[0] - self._header - cost, self._spares[1:])
+        size = self._spares[0]
+        whole = self._whole - (size - self._ready)
+        return max(0, self.capacity(size) - cost - self._waste) + whole
 
     @property
     def guaranteed(self) -> int:
-        return self._sum(self._rest, self._spares)
+        return max(0, self._rest - self._waste) + self._whole
 
-    def _sum(self, rest: int, spares: list[int]) -> int:
-        whole = sum(size - self._header - self._waste for size in spares)
-        return max(0, rest - self._waste) + whole
+    def capacity(self, size: int) -> int:
+        """Bytes for batches in a segment of `size` bytes, behind its header."""
+        return size - self._header
 
     def missing(self, keep: int) -> int:
         """How many more spares until one stands ready and `keep` is guaranteed with some ease."""

@@ -55,7 +55,7 @@ def judge(buf: bytes, end: int, gap: int | None, position: int, align: int) -> T
     if gap is None and is_filler(buf, end, len(buf)):
         return CLEAN
     start = _start(buf, end, gap, align)
-    discarded = len(buf[min(end, len(buf)) :].rstrip(FILLER))
+    discarded = len(buf[end:].strip(FILLER))
     rot = _rot(buf, start, gap, position, align)
     return Tail(torn=rot is None, discarded=discarded, rot=rot)
 

@@ -35,17 +35,21 @@ class Connection:
 
     async def run(self) -> None:
         """Serve requests one after the other; pipelined ones wait in the socket."""
+        try:
+            await self._exchanges()
+        except GoneError:
+            pass
+        except Exception as error:  # noqa: BLE001 -- one connection's failure is not the daemon's
+            # The answer has begun, so the only honest end is a cut connection.
+            complain(f"an answer to process {self._peer.pid} was cut off by a failure:", error)
+
+    async def _exchanges(self) -> None:
         first = True
         try:
             while await self._exchange(first=first):
                 first = False
         except Fault as fault:
             await self._sender.refuse(fault.answer, self._receiver.method)
-        except GoneError:
-            pass
-        except Exception as error:  # noqa: BLE001 -- one connection's failure is not the daemon's
-            # The answer has begun, so the only honest end is a cut connection.
-            complain(f"an answer to process {self._peer.pid} was cut off by a failure:", error)
 
     async def _exchange(self, *, first: bool) -> bool:
         """Serve one request; whether another may follow."""

@@ -42,6 +42,7 @@ class Receiver:
 
         Raises `Fault`, and `sending.GoneError` when the client is not there any more.
         """
+        self.method = ""
         try:
             head = await self._head(first=first)
             if head is None:

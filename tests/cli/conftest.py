@@ -32,6 +32,15 @@ SCRIPTS: dict[str, str] = {
     "fail": "echo 'it broke: \x1b[2J badly' >&2; exit 3",
     "hidden": "cat {hidden}",
     "slow": "sleep 30",
+    "steps": """
+say '{{"type":"progress","fraction":0.4,"message":"half\\u001b[2Jway"}}'
+sleep 3
+""",
+    "stamp": """
+say '{{"type":"announce","effect":"charge","request":{{"n":{{"of":"'$(date +%N)'"}}}}}}'; hear
+exit 9
+""",
+    "whole": "exit 0",
     "charge": """
 say '{{"type":"announce","effect":"charge","request":{{"amount":100}}}}'; hear
 say '{{"type":"confirm","ordinal":0,"outcome":"applied","result":{{"receipt":7}}}}'; hear
@@ -59,6 +68,9 @@ MANIFESTS: dict[str, str] = {
     "slow": "read_only = true\ngrace_ms = 100",
     "long": "read_only = true\ngrace_ms = 100",
     "crashed": "read_only = true\ngrace_ms = 100",
+    "steps": "read_only = true",
+    "stamp": '[[effect]]\nname = "charge"\ncontract = "no_safe_retry"',
+    "whole": 'input_schema = "whole.schema.json"',
     "charge": '[[effect]]\nname = "charge"\ncontract = "no_safe_retry"',
     "doubt": (
         '[[effect]]\nname = "charge"\ncontract = "no_safe_retry"\n'
@@ -87,6 +99,7 @@ class Daemon:
         self.state = base / "state"
         self.handlers = base / "handlers.d"
         self.socket = str(self.state / "effectd.sock")
+        self.config = base / "effectd.toml"
         self.process: subprocess.Popen[bytes] | None = None
 
     def write_handlers(self) -> None:
@@ -99,6 +112,10 @@ class Daemon:
             script = programs / name
             script.write_text(SAY + body.format(hidden=hidden) + "\n")
             script.chmod(0o755)
+        # Small segments: they turn over within the tests, and a damaged one is searched quickly.
+        self.config.write_text("[journal]\nsegment_bytes = 65_536\n")
+        schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+        (self.handlers / "whole.schema.json").write_text(json.dumps(schema))
         for name, more in MANIFESTS.items():
             timeout_ms = TIMEOUTS_MS.get(name, 10_000)
             program = programs / PROGRAMS.get(name, name)
@@ -113,7 +130,7 @@ class Daemon:
         with log:
             self.process = subprocess.Popen(
                 [
-                    *[sys.executable, "-m", "supervisor", "--dev"],
+                    *[sys.executable, "-m", "supervisor", "--dev", "--config", str(self.config)],
                     *["--state-dir", str(self.state), "--handlers-dir", str(self.handlers)],
                 ],
                 cwd=ROOT,

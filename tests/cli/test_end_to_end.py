@@ -233,6 +233,37 @@ def test_a_lost_connection_is_answered_by_the_same_request_id(ctl: Ctl, daemon: 
     assert len(listed.out.split()) == 1
 
 
+def test_at_a_terminal_the_wait_shows_progress_and_escapes_it(daemon: Daemon) -> None:
+    import pty
+
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "supervisor.cli", "dispatch", "steps", "--socket", daemon.socket],
+        env={**os.environ, "LANG": "C.UTF-8", "LC_ALL": "", "TERM": "xterm"},
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=follower,
+    )
+    os.close(follower)
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(leader, 4096)
+        except OSError:  # EIO: the last writer has closed the terminal
+            break
+        if not chunk:
+            break
+        seen += chunk
+    os.close(leader)
+    assert process.stdout is not None
+    with process.stdout:
+        assert process.stdout.read() == b'""\n'
+    assert process.wait(15) == Exit.DONE
+    assert b"steps half\\x1b[2Jway" in seen
+    assert b"half\x1b[2J" not in seen
+
+
 # --- looking ----------------------------------------------------------------------------------
 
 
@@ -249,13 +280,10 @@ def test_operations_are_listed_shown_and_found_by_a_beginning(ctl: Ctl) -> None:
     assert document["operation_id"] == operation_id
 
 
-def test_a_beginning_of_several_ids_is_refused_with_all_of_them(ctl: Ctl) -> None:
-    ids = [str(dispatched(ctl, "echo")["operation_id"]) for _ in range(2)]
-    said = ctl("operations", "show", "op_")
-    assert said.code == Exit.USAGE
-    assert "too short" in said.err
-    assert ctl("operations", "show", "zzzzzzzz").code == Exit.NOT_FOUND
-    assert len(set(ids)) == 2
+def test_a_beginning_that_fits_nothing_exits_4(ctl: Ctl) -> None:
+    said = ctl("operations", "show", "zzzzzzzz")
+    assert said.code == Exit.NOT_FOUND
+    assert "effectctl operations list" in said.err
 
 
 def test_no_such_id_exits_4(ctl: Ctl) -> None:
@@ -447,6 +475,13 @@ def test_status_lists_what_needs_a_person_and_check_is_critical(ctl: Ctl) -> Non
     assert "CRITICAL" in check.out
     assert effect_id in ctl("status", "-o", "ids").out.split()
     assert ctl("status", "-o", "json").document["state"] in {"ready", "degraded"}
+
+
+def test_of_several_ids_the_gravest_ending_is_the_exit_code(ctl: Ctl) -> None:
+    calls = [dispatched(ctl, name)["calls"][0] for name in ("echo", "doubt", "fail")]  # type: ignore[index]
+    said = ctl("calls", "wait", *calls, "-o", "ids")
+    assert said.code == Exit.OUTCOME_UNKNOWN
+    assert said.out.split() == calls
 
 
 def test_doctor_shows_each_layer_and_the_disk(ctl: Ctl, daemon: Daemon) -> None:

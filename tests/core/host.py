@@ -77,6 +77,7 @@ class Host:
         self.reconcilers: list[RunReconciler] = []
         self.wall_shift, self.boot, self.boot_at = EPOCH_WALL, 0, 0
         self.made = 0
+        self.activity = 0  # grows whenever something has moved
         self.watch: Callable[[State, Decision, State], None] = lambda before, decision, after: None
 
     @property
@@ -101,6 +102,7 @@ class Host:
         )
         if decision.records:
             self._queue(decision.records)
+        self.activity += bool(decision.records or decision.directives)
         self.watch(before, decision, self.state)
         self._wait(Waiting(len(self.payloads), decision.directives, acknowledge))
         return decision
@@ -121,6 +123,7 @@ class Host:
         """The disk takes the next `count` frames."""
         batch = self.payloads[self.durable : self.durable + count]
         if batch:
+            self.activity += 1
             self.disk.commit(batch)
             self._is_durable(batch)
         self._act()
@@ -166,6 +169,7 @@ class Host:
         # Nothing happens that the disk does not know about beforehand.
         known = (process.key.call_id, process.key.attempt, effect_id)
         assert known in self.announced, f"{known} was never announced durably"
+        self.activity += 1
         process.sent.add(ordinal)
         contract = self.contract(effect_id)
         self.world.send(effect_id, contract, process.key)
@@ -174,6 +178,7 @@ class Host:
         return self.state.effect(effect_id).declared.contract
 
     def gone(self, process: Process) -> None:
+        self.activity += 1
         self.processes.pop(process.key, None)
         self.world.died(process.key)
 
@@ -181,6 +186,7 @@ class Host:
 
     def crash(self, rng: random.Random, *, reboot: bool) -> None:
         """The daemon is gone; what the disk kept is all there is."""
+        self.activity += 1
         kept = self.disk.crash(rng, self.payloads[self.durable :])
         assert kept == self.payloads[: len(kept)], "the disk made something up"
         assert len(kept) >= self.acknowledged, "something acknowledged is lost"

@@ -1,7 +1,7 @@
 """A simulation of everything that can happen to an operation, from one seed.
 
-A run is a list of steps, each a name and a seed of its own, so that a failing run can be
-cut down to the few steps that matter and told as a story.
+A run is a list of seeds, one for each step, so that a failing run can be cut down to the
+few steps that matter. A step draws what happens until something does; its story is kept.
 """
 
 from __future__ import annotations
@@ -94,20 +94,29 @@ class Machine:
         self.digest = "d1"
         self.sent: list[Submitted] = []
         self.resumes: list[ResumeAsked] = []
+        self.story: list[str] = []
         self.looks: dict[EffectId, bool | None] = {}
         self.holds = Invariants(self.host)
         self.host.restart()
 
-    def run(self, steps: Sequence[tuple[str, int]]) -> None:
-        for number, (name, seed) in enumerate(steps):
-            rng = random.Random(seed)
-            STEPS[name](self, rng)
-            if rng.random() < 0.5:
-                self.host.sync(100)
+    def run(self, seeds: Sequence[int]) -> None:
+        for number, seed in enumerate(seeds):
+            self.step(random.Random(seed))
             self.holds.check(everything=number % 16 == 0)
         # Whatever happened: after one more crash the disk tells the same story.
         self.step_crash(random.Random(0))
         self.holds.check(everything=True)
+
+    def step(self, rng: random.Random) -> None:
+        """One thing that moves something; what is refused or has no object is no step."""
+        before = self.host.activity
+        for name in rng.choices(NAMES, SHARES, k=TRIES):
+            STEPS[name](self, rng)
+            if self.host.activity != before:
+                self.story.append(name)
+                break
+        if rng.random() < 0.5:
+            self.host.sync(100)
 
     # Choosing.
 
@@ -144,12 +153,15 @@ class Machine:
 
     def step_submit(self, rng: random.Random) -> None:
         terms = rng.choice(TERMS)
-        request_id = f"r{rng.randrange(5)}"
+        made = len(self.state.operations)
+        left = sum(self.state.unfinished.values())
+        new = left < 2 or rng.random() < 0.1
+        request_id = f"r{made if new else rng.randrange(made)}"
         event = Submitted(
             self.now,
             OperationId(self.host.name("op")),
             CallId(self.host.name("call")),
-            SessionId(f"uid:{rng.randrange(2)}"),
+            SessionId("uid:1000"),
             request_id,
             canonical_digest([terms.handler]),
             BY,
@@ -314,6 +326,7 @@ class Machine:
 
     def step_arrive(self, rng: random.Random) -> None:
         if self.host.world.flying:
+            self.host.activity += 1
             self.host.world.arrive(rng.choice(self.host.world.flying))
 
     def step_confirm(self, rng: random.Random) -> None:
@@ -488,6 +501,7 @@ class Machine:
         real = self.host.world.now
         if latest is not None and real + ms * MS > latest:
             ms = max(0, (latest - real) // MS)
+        self.host.activity += 1
         self.host.world.wait(ms)
 
     def step_jump(self, rng: random.Random) -> None:
@@ -542,19 +556,19 @@ WEIGHTS = {
 }
 
 
-def script(seed: int, length: int) -> list[tuple[str, int]]:
+NAMES = list(STEPS)
+SHARES = [WEIGHTS.get(name, 1) for name in NAMES]
+TRIES = 12
+
+
+def script(seed: int, length: int) -> list[int]:
     rng = random.Random(seed)
-    names = list(STEPS)
-    weights = [WEIGHTS.get(name, 1) for name in names]
-    chosen = rng.choices(names, weights, k=length)
-    return [(name, rng.randrange(2**32)) for name in chosen]
+    return [rng.randrange(2**32) for _ in range(length)]
 
 
-def shortest(
-    steps: Sequence[tuple[str, int]], fails: Callable[[Sequence[tuple[str, int]]], bool]
-) -> list[tuple[str, int]]:
+def shortest(seeds: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
     """A failing run without the steps that do not matter to its failing."""
-    kept = list(steps)
+    kept = list(seeds)
     size = max(len(kept) // 2, 1)
     while size:
         index = 0
@@ -566,4 +580,3 @@ def shortest(
                 index += size
         size //= 2
     return kept
-

@@ -22,6 +22,7 @@ from supervisor.core.step import AnswerApplied, GiveLeave, RefuseAnnouncement, S
 from tests.core.made import (
     ASK,
     KEY,
+    MS,
     NEVER,
     NONE,
     NOON,
@@ -542,6 +543,29 @@ def test_not_applied_counts_only_from_settle_ms_after_the_last_death(
     assert outcome(core, call_id) == (
         "unknown" if not settles else "applied" if applied else "not_applied"
     )
+
+
+@pytest.mark.guarantee("E9")
+@pytest.mark.parametrize(
+    ("wall_ms", "mono_ms", "reboot", "settles"),
+    [
+        (5_000, 5_000, False, True),
+        (86_400_000, 4_999, False, False),  # the wall clock jumped
+        (4_999, 86_400_000, False, False),
+        (5_000, 0, True, True),  # another boot's clock says nothing
+        (4_999, 86_400_000, True, False),
+    ],
+)
+def test_settle_ms_is_waited_for_on_every_clock_that_can_tell(wall_ms, mono_ms, reboot, settles):
+    core = Core()
+    call_id = unknown(core, settled_ms=0)
+    core.wall += wall_ms * MS
+    core.mono += mono_ms * MS
+    if reboot:
+        core.boot_id = "boot-2"
+    core.reconcile(call_id)
+    (record,) = core.answer(call_id, applied=False).records
+    assert record.settles is settles
 
 
 @pytest.mark.guarantee("E9")

@@ -19,8 +19,8 @@ FORMAT = {
     "announcement_refused": "at operation_id call_id attempt name code detail",
     "artifacts_accepted": "at operation_id handler digest reason by",
     "attempt_ended": "at operation_id call_id attempt outcome active_ms exit usage "
-    "leftovers_killed late result code detail proof",
-    "attempt_interrupted": "at operation_id call_id attempt reason dead",
+    "leftovers_killed late result code detail proof mono",
+    "attempt_interrupted": "at operation_id call_id attempt reason dead mono",
     "attempt_reserved": "at operation_id call_id attempt reservation_ms relaunch digest",
     "attempt_started": "at operation_id call_id attempt identity layers",
     "budget_extended": "at operation_id max_run_ms reason by",
@@ -30,8 +30,8 @@ FORMAT = {
     "call_restored": "at operation_id call_id",
     "cancel_requested": "at operation_id by reason",
     "confirmation_disputed": "at operation_id call_id attempt ordinal effect_id applied reason",
-    "daemon_started": "at epoch boot_id version alive",
-    "death_proven": "at operation_id call_id attempt proof by reason",
+    "daemon_started": "at epoch boot_id version alive mono",
+    "death_proven": "at operation_id call_id attempt proof by reason mono",
     "dispatch_refused_budget_exceeded": "at operation_id call_id active_elapsed_ms "
     "reservation_ms remaining_ms limit_value",
     "effect_announced": "at operation_id call_id attempt ordinal effect_id declared request "
@@ -43,7 +43,7 @@ FORMAT = {
     "operation_accepted": "at operation_id kind session_id request_id request_digest by "
     "max_run_ms labels",
     "reconciler_ended": "at operation_id effect_id applied settles result detail",
-    "reconciler_started": "at operation_id effect_id revision by identity",
+    "reconciler_started": "at operation_id effect_id revision by identity mono",
     "resume_accepted": "at operation_id resume_request_id revision digest by",
 }
 

@@ -46,6 +46,15 @@ def test_a_fault_keeps_its_traceback_in_a_file_and_says_which() -> None:
         root.rmdir()
 
 
+def test_a_failure_without_a_file_of_its_own_names_the_daemons_log() -> None:
+    with pytest.raises(DemoFailed) as caught, new_root(keep=False) as root:
+        (root / "effectd.log").touch()
+        raise DemoFailed("nothing happens")
+    assert caught.value.look_at == (root / "effectd.log",)
+    (root / "effectd.log").unlink()
+    root.rmdir()
+
+
 def test_a_deep_temporary_directory_is_not_used_for_a_socket(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -1,9 +1,12 @@
 """Fixtures of the end-to-end tests: real daemons, real handlers, a world that counts.
 
 `daemon`: started, for one test alone. `calm_daemon`: shared by the tests of one module, started
-again when one of them left it dead, with nobody held in its world. `daemon.api` asks it (support/api.py),
-`daemon.world` counts and holds (support/world.py), `daemon.add_handler` and `daemon.add_program`
-give it more than the handlers of support/manifests.py. A failed test shows the daemon's log.
+again when one of them left it dead, with nobody held in its world. `support.daemon.new_daemon` is
+for what needs another life, or a configuration file.
+
+`daemon.api` asks it (support/api.py), `daemon.world` counts and holds (support/world.py),
+`daemon.add_handler` and `daemon.add_program` give it more than the handlers of
+support/manifests.py. A failed test shows the daemon's log.
 """
 
 from __future__ import annotations

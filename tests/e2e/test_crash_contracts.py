@@ -30,8 +30,8 @@ class Held:
     handler: str
     effects: tuple[str, ...]
     at: str
-    input: dict[str, Any] = attrs.field(factory=dict)
-    terms: dict[str, int] = attrs.field(factory=dict)
+    input: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    terms: dict[str, Any] = attrs.field(factory=dict[str, Any])
 
 
 def _budget(max_run_ms: int) -> Held:
@@ -42,7 +42,9 @@ def _budget(max_run_ms: int) -> Held:
 
 OPERATIONS = {
     # Made in the world, not recorded: one for each cell of the table.
-    **{cell: Held(cell, (word,), f"made {word}") for cell in CELLS for word in [cell.split("-")[0]]},
+    **{
+        cell: Held(cell, (word,), f"made {word}") for cell in CELLS for word in [cell.split("-")[0]]
+    },
     # Leave given, nothing made: the journal cannot tell this from the ones above.
     **{f"{word} unmade": Held(word, (word,), f"leave {word}") for word in CONTRACTS},
     # Nothing announced, so nothing can have been made.
@@ -201,7 +203,7 @@ def test_the_same_request_again_is_the_same_operation_after_the_crash(story: Sto
 
 # --- what the table says ----------------------------------------------------------------------
 
-ANSWERS = {
+ANSWERS: dict[str, tuple[str, str, set[str], list[str]]] = {
     "none": ("interrupted", "repeat", {"resume", "cancel", "extend"}, []),
     "key": ("unknown", "retry", {"resume", "resolve", "cancel", "extend"}, []),
     "check": (
@@ -381,7 +383,11 @@ def test_cancelled_with_an_unknown_effect_is_unknown_until_that_is_settled(story
     assert (recovery["state"], recovery["cancel_requested"]) == ("unknown", True)
     assert offered(recovery, "resume") is None
     done = settle(story.api, story.world, story.ids["cancelled"])
-    assert (done["state"], story.made("cancelled"), story.starts("cancelled")) == ("cancelled", 1, 1)
+    assert (done["state"], story.made("cancelled"), story.starts("cancelled")) == (
+        "cancelled",
+        1,
+        1,
+    )
 
 
 # --- the budget -------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -81,7 +82,7 @@ class Run:
             world.hold(f"{tag} {point}")
             effects = ["key", "other"] if handler == "pair" else [handler.split("-")[0]]
             given = {"tag": tag, "effects": effects, "meet": [point]}
-            terms = {"max_run_ms": 240_000} if tag == "retried" else {}
+            terms: dict[str, Any] = {"max_run_ms": 240_000} if tag == "retried" else {}
             self.ids[tag] = api.dispatch(handler, given, **terms).ok()["operation_id"]
         given = {"tag": "plain", "effects": ["key", "never"], "fails": ["never"]}
         self.ids["plain"] = api.dispatch("mixed", given, wait_ms=60_000).ok()["operation_id"]
@@ -102,6 +103,7 @@ class Run:
         world.silence(False)
         api.cancel(self.ids["cancelled"], wait_ms=0).ok()
         assert api.resume(self.ids["retried"]).code == "RunTimeBudgetExceeded"
+        api.extend(self.ids["retried"], 600_000).ok()
         for operation_id in self.ids.values():
             assert settle(api, world, operation_id)["state"] in SETTLED
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from datetime import datetime
 
 import pytest
 
-from tests.e2e.support.api import Document
+from tests.e2e.support.api import Api, Document, NoAnswer
 from tests.e2e.support.daemon import GONE_S, Daemon
 from tests.e2e.support.processes import alive, children, kill, start_time, wait_until
 
@@ -160,6 +161,38 @@ def test_when_one_init_is_killed_only_its_attempt_is_interrupted(daemon: Daemon)
     done = daemon.api.final(spared)
     assert done["state"] == "succeeded"
     assert done["call"]["attempts"][0]["leftovers_killed"] == 3
+
+
+@pytest.mark.guarantee("S2", "E10", "R2")
+def test_a_reconciler_dies_with_its_daemon_and_can_be_asked_again(daemon: Daemon) -> None:
+    api, world = daemon.api, daemon.world
+    world.hold("asked made check")
+    given = {"tag": "asked", "effects": ["check"]}
+    operation_id = api.dispatch("check", given).ok()["operation_id"]
+    world.arrived("asked made check")
+    os.kill(attempt_of(daemon, operation_id)["init_pid"], signal.SIGKILL)
+    (effect,) = api.final(operation_id)["call"]["effects"]
+    one = effect["effect_id"]
+    world.hold(f"find {one}")
+    asking = threading.Thread(target=ask_in_vain, args=(api, one))
+    asking.start()
+    world.arrived(f"find {one}")
+    assert api.reconcile(one).code == "PreviousAttemptAlive"
+    assert api.resume(operation_id).code == "PreviousAttemptAlive"
+    daemon.kill9()
+    asking.join()
+    assert daemon.gone(within_s=10) < GONE_S
+    world.release()
+    daemon.start()
+    assert "reconcile" in api.recovery(operation_id)["allowed_actions"]
+    api.reconcile(one).ok()
+    done = api.resume(operation_id).ok()
+    assert (done["state"], world.made(one), world.asked(one)) == ("succeeded", 1, 1)
+
+
+def ask_in_vain(api: Api, effect_id: str) -> None:
+    with pytest.raises(NoAnswer):
+        api.reconcile(effect_id)
 
 
 # --- the ladder, through the API ----------------------------------------------------------------

@@ -455,3 +455,79 @@ async def test_a_changed_layout_takes_effect_with_the_next_segment(tmp_path):
     assert b'"align":4096' in headers[1]
     assert b'"size":65536' in headers[1]
     assert verify(tmp_path / "j").verdict == "intact"
+
+
+async def test_a_batch_for_the_next_segment_leaves_room_for_its_header(tmp_path):
+    """The queue holds more than a whole segment while the disk hangs."""
+    os_ = GatedOs()
+    segment = 64 << 10
+    journal, _ = opened(tmp_path / "j", os_=os_, align=4096, segment_bytes=segment)
+    journal.start()
+    await journal.ready(100, 12 * segment)
+    os_.gate.clear()
+    journal.append(decision(0))
+    await until(lambda: os_.syncs == 1)
+    queued = 0
+    while queued < 2 * segment:
+        journal.append(decision(queued, 900))
+        queued += 900
+    os_.gate.set()
+    await journal.durable(journal.position)
+    await journal.close()
+    assert verify(tmp_path / "j").verdict == "intact"
+
+
+@pytest.mark.guarantee("J1")
+async def test_what_a_crash_left_unattested_is_attested_soon_after_the_start(tmp_path):
+    journal, _ = opened(tmp_path / "j")
+    journal.start()
+    await journal.durable(journal.append(decision(1)))
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for file in (tmp_path / "j").iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    await journal.close()
+    for segment in copy.glob("*.jnl"):  # as if killed before the idle mark
+        content = segment.read_bytes()
+        end = content.index(b'"}]\t.\n') + 6
+        segment.write_bytes(content[:end] + b"\n" * (len(content) - end))
+    assert list(read_frames(copy)) == []
+    journal, frames = opened(copy)
+    assert [f.payload for f in frames] == [decision(1)]
+    journal.start()
+    await until(lambda: journal.durable_position == 2)
+    assert [f.payload for f in read_frames(copy)] == [decision(1)]
+    await journal.close()
+
+
+@pytest.mark.guarantee("J8")
+async def test_a_reserve_beyond_the_limit_is_refused_with_its_reason(tmp_path, monkeypatch):
+    monkeypatch.setattr(commit, "SPARES_MAX", 3)
+    journal, _ = opened(tmp_path / "j")
+    journal.start()
+    with trio.fail_after(10):
+        await journal.ready(100, 100 * SEGMENT)
+    with pytest.raises(JournalFull, match="no more than 3 spare"):
+        journal.append(decision(1), keep=100 * SEGMENT)
+    await journal.durable(journal.append(decision(1)))
+    await until(lambda: journal.stats().degraded is None)
+    await journal.close()
+
+
+async def test_waiting_for_what_can_never_fit_is_a_fault_of_the_caller(tmp_path):
+    journal, _ = opened(tmp_path / "j")
+    journal.start()
+    with pytest.raises(ValueError, match="limit"):
+        await journal.ready(journal.payload_limit + 1)
+    await journal.close()
+
+
+async def test_two_tasks_may_wait_for_one_position(tmp_path):
+    journal, _ = opened(tmp_path / "j")
+    journal.start()
+    position = journal.append(decision(1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.durable, position)
+        nursery.start_soon(journal.durable, position)
+    assert journal.durable_position >= position
+    await journal.close()

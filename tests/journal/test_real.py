@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -53,8 +53,13 @@ trio.run(main)
 """
 
 
-def killed_writer(directory: Path, life: int, lines: int) -> dict[int, bytes]:
-    """SIGKILL a writer after it acknowledged about that many; what it acknowledged."""
+def writer(
+    directory: Path, life: int, lines: int, before_kill: Callable[[], None] | None = None
+) -> dict[int, bytes]:
+    """SIGKILL a writer after it acknowledged about that many; what it acknowledged.
+
+    What it says after `before_kill` was called does not count.
+    """
     code = WRITER.format(root=str(ROOT), directory=str(directory), life=life)
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     assert process.stdout is not None
@@ -62,10 +67,13 @@ def killed_writer(directory: Path, life: int, lines: int) -> dict[int, bytes]:
     try:
         while len(heard) < lines and (line := process.stdout.readline()):
             heard.append(line)
+        if before_kill is not None:
+            before_kill()
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    heard += process.stdout.read().splitlines(keepends=True)
+    if before_kill is None:
+        heard += process.stdout.read().splitlines(keepends=True)
     process.stdout.close()
     assert len(heard) >= lines, "the writer ended by itself"
     whole = (line.split(b" ", 1) for line in heard if line.endswith(b"]\n"))
@@ -76,7 +84,7 @@ def kill_loop(directory: Path, lives: int) -> int:
     rng = random.Random(4)
     acknowledged: dict[int, bytes] = {}
     for life in range(lives):
-        acknowledged |= killed_writer(directory, life, rng.randrange(1, 120))
+        acknowledged |= writer(directory, life, rng.randrange(1, 120))
         frames: list[Frame] = []
         trio.run(Journal.open(directory, frames.append, segment_bytes=32768).close)
         found = {frame.position: frame.payload for frame in frames}

@@ -146,7 +146,7 @@ MUTANTS = {
     ),
     "the end of each file counts as room": Mutant(
         ROOM,
-        {"        return max(0, rest - self._waste) + whole": "        return rest + whole"},
+        {"max(0, self._rest - self._waste)": "self._rest"},
         reserve,
     ),
 }

@@ -21,6 +21,7 @@ from tests.sandbox.test_endings import MODES
 
 DAEMON = Path(__file__).with_name("daemon.py")
 BOUND_S = 1.0
+LONG = (pytest.mark.long, pytest.mark.timeout(1_800))
 
 
 class Daemons:
@@ -74,7 +75,7 @@ def daemons() -> Iterator[Daemons]:
 
 @pytest.mark.guarantee("S2")
 @pytest.mark.parametrize("whom", ["daemon", "launcher", "both"])
-@pytest.mark.parametrize("rounds", [3, pytest.param(30, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rounds", [3, pytest.param(30, marks=LONG)])
 def test_no_adversary_outlives_its_host(
     adversary: str, daemons: Daemons, whom: str, rounds: int
 ) -> None:
@@ -95,10 +96,7 @@ def test_no_adversary_outlives_its_host(
         ("daemon", 40),
         ("launcher", 10),
         ("both", 10),
-        *(
-            pytest.param(whom, 300, marks=pytest.mark.long)
-            for whom in ("daemon", "launcher", "both")
-        ),
+        *(pytest.param(whom, 300, marks=LONG) for whom in ("daemon", "launcher", "both")),
     ],
 )
 def test_killing_in_the_middle_of_a_burst_leaves_nothing(

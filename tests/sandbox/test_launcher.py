@@ -95,16 +95,40 @@ async def test_a_silent_launcher_is_lost_though_it_lives(monkeypatch: pytest.Mon
         await (await launcher.prepare(Spec())).discard()
 
 
+async def test_requests_that_fill_its_queue_do_not_hide_a_silent_launcher(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with launched() as launcher:
+        await (await launcher.prepare(Spec())).discard()
+        os.kill(launcher.pid, signal.SIGSTOP)
+        lost = []
+
+        async def ask() -> None:
+            try:
+                await launcher.prepare(Spec())
+            except (LauncherLost, SandboxUnavailable) as error:
+                lost.append(error)
+
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+                for _ in range(150):
+                    nursery.start_soon(ask)
+                await trio.testing.wait_all_tasks_blocked()
+                monkeypatch.setattr(client, "PING_S", 0.05)
+        assert all(isinstance(error, LauncherLost) for error in lost)
+        assert len(lost) == 150
+
+
 @pytest.mark.guarantee("S10")
 async def test_a_daemon_that_was_stopped_does_not_take_it_for_its_launchers_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client, "PING_S", 0.02)
+    monkeypatch.setattr(client, "PING_S", 0.05)
     async with launched() as launcher:
         first = launcher.pid
         sandbox = await launcher.prepare(Spec())
-        assert isinstance(await sandbox.dispatch(Command(("/bin/sleep", "0.3"))), Started)
-        time.sleep(0.02 * client.SILENT_PINGS * 2)  # the loop stands still
+        assert isinstance(await sandbox.dispatch(Command(("/bin/sleep", "0.8"))), Started)
+        time.sleep(0.05 * client.SILENT_PINGS * 2)  # the loop stands still
         end = await sandbox.leader_exited()
         assert isinstance(end, Ended)
         assert (end.how, end.status, launcher.pid) == ("exited", 0, first)

@@ -79,6 +79,7 @@ async def test_the_probe_and_a_sandbox_agree_on_what_is_in_force() -> None:
         sandbox = await launcher.prepare(Spec())
         here = {name for name, layer in layers.items() if layer.state == "in force"}
         assert set(sandbox.layers) == here
+        assert list(sandbox.layers) == [name for name in LAYERS if name in here]
         await sandbox.discard()
     assert layers["uid"].state == ("degraded" if os.getuid() == HANDLER_UID else "in force")
     for layer in layers.values():

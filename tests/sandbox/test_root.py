@@ -99,7 +99,8 @@ async def test_a_writable_path_inside_a_readable_one_and_a_hidden_one_inside_bot
             launcher,
             f"cat {data}/in/file; echo x > {data}/out/x || exit 9;"
             f" echo x > {data}/in/x && exit 8;"
-            f" cat {data}/own/key && exit 7; ls {data}/own && exit 6; cat {data}/in/token && exit 5;"
+            f" cat {data}/own/key && exit 7; ls {data}/own && exit 6;"
+            f" cat {data}/in/token && exit 5;"
             f" umount {data}/own && exit 4; exit 0",
             spec,
         )
@@ -135,6 +136,9 @@ async def test_no_fd_and_no_directory_of_a_handler_leads_out(folder: Path) -> No
         assert isinstance(await sandbox.dispatch(command), Started)
         await read_line(sandbox.stdout)
         (leader,) = children(sandbox.identity.init_pid)
+        if os.getuid() == 0:  # nobody else may look
+            own = os.listdir(f"/proc/{sandbox.identity.init_pid}/fd")
+            assert len(own) == 5, "three times /dev/null, the slot, the signals"
         info = Path(f"/proc/{leader}/mountinfo").read_text().splitlines()
         mounts = {line.split()[0] for line in info}
         for fd in os.listdir(f"/proc/{leader}/fd"):

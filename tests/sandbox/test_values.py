@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sandbox import wire
 from sandbox.output import BoundedOutput
 
 
+@settings(database=None)  # the checkout may belong to somebody else
 @given(st.lists(st.binary(max_size=40)), st.integers(0, 30), st.integers(0, 30))
 def test_output_keeps_head_and_tail_and_counts_the_rest(
     chunks: list[bytes], head: int, tail: int
@@ -32,11 +33,13 @@ def test_output_holds_no_more_than_its_bounds_and_one_read() -> None:
     assert kept._tail_size < 100 + 30
 
 
+@settings(database=None)  # the checkout may belong to somebody else
 @given(st.lists(st.binary(max_size=20)))
 def test_a_list_comes_back_as_it_was_packed(items: list[bytes]) -> None:
     assert wire.unpack_list(wire.pack_list(items)) == items
 
 
+@settings(database=None)  # the checkout may belong to somebody else
 @given(st.lists(st.binary(max_size=5), max_size=5), st.integers(0, 60))
 def test_a_cut_off_list_is_refused(items: list[bytes], at: int) -> None:
     data = wire.pack_list(items)
@@ -45,6 +48,7 @@ def test_a_cut_off_list_is_refused(items: list[bytes], at: int) -> None:
             wire.unpack_list(data[:at])
 
 
+@settings(database=None)  # the checkout may belong to somebody else
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_list_or_refused(data: bytes) -> None:
     try:

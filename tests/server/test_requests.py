@@ -179,6 +179,15 @@ async def test_a_fault_of_a_head_request_has_no_body(served) -> None:
         assert await client.ended() == b""
 
 
+async def test_a_fault_after_a_head_request_has_its_body(served, capsys) -> None:
+    async with served() as server, server.client() as client:
+        await client.send(GET.replace(b"GET", b"HEAD") + b"\0garbage")
+        assert (await client.answer(head=True)).status == 200
+        answer = await client.answer()
+        assert (answer.status, answer.code) == (400, "InvalidInput")
+    assert capsys.readouterr().err == ""
+
+
 async def test_expect_100_is_answered_before_the_body(served) -> None:
     start = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n"
     async with served(body_bytes=4) as server:

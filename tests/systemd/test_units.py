@@ -53,7 +53,7 @@ SERVICE = {
     "Type": "notify",
     "NotifyAccess": "main",
     "ExecStart": "/opt/effectd/bin/python -I -m supervisor",
-    "ExecReload": "+/opt/effectd/bin/python -I -m supervisor.cli reload",
+    "ExecReload": "/bin/kill -HUP $MAINPID",
     "User": "effectd",
     "Group": "effectd",
     "AmbientCapabilities": "CAP_SETUID CAP_SETGID",

@@ -180,6 +180,7 @@ def exited(state: State, event: Exited) -> Decision:
         code=code,
         detail=detail,
         proof=event.proof,
+        mono=event.now.mono,
     )
     return Decision((*settled, ended), outcome=True, operation_id=operation.operation_id)
 
@@ -270,6 +271,7 @@ def lost(state: State, event: Lost) -> Decision:
         event.attempt,
         event.reason,
         event.dead,
+        event.now.mono,
     )
     return Decision((record,), outcome=True, operation_id=operation.operation_id)
 
@@ -296,5 +298,6 @@ def proven_dead(state: State, event: ProvenDead) -> Decision:
         event.proof,
         event.by,
         event.reason,
+        event.now.mono,
     )
     return Decision((record,), outcome=True, operation_id=operation.operation_id)

@@ -45,6 +45,7 @@ def restarted(_state: State, event: Restarted) -> Decision:
         boot_id=event.now.boot_id,
         version=event.version,
         alive=tuple(sorted(event.alive)),
+        mono=event.now.mono,
     )
     return Decision((started,), outcome=True)
 

@@ -8,7 +8,7 @@ from supervisor.core.ids import EffectId
 from supervisor.core.lineage import NS_PER_MS, evidence, open_tries_dead, relaunched
 from supervisor.core.record import EffectResolved, ReconcilerEnded, ReconcilerStarted
 from supervisor.core.standing import TERMINAL, operation_state
-from supervisor.core.state import UNSETTLED, Effect, Operation, Said, State
+from supervisor.core.state import UNSETTLED, Effect, Operation, Reconciling, Said, State
 from supervisor.core.step import (
     Decision,
     ReconcileAsked,
@@ -82,6 +82,7 @@ def reconciler_ready(state: State, event: ReconcilerReady) -> Decision:
         effect.revision,
         event.by,
         event.identity,
+        event.now.mono,
     )
     return Decision((record,), operation_id=operation.operation_id)
 
@@ -121,16 +122,22 @@ def _doubt(operation: Operation, effect: Effect, event: ReconcilerAnswered) -> s
         return "not applied counts only when every try is proven dead"
     reconciler = effect.declared.reconciler
     assert reconciler is not None
-    if running.at < _died_at(operation, effect) + reconciler.settle_ms * NS_PER_MS:
+    if _waited_ns(operation, effect, running) < reconciler.settle_ms * NS_PER_MS:
         wait = f"settle_ms ({reconciler.settle_ms})"
         return f"asked less than {wait} after the last try ended: ask again"
     return None
 
 
-def _died_at(operation: Operation, effect: Effect) -> int:
-    """When the last of its tries was proven dead, as far as the journal knows."""
-    attempts = [operation.calls[one.call_id].attempts[one.attempt] for one in effect.tries]
-    return max(a.at if a.ended_at is None else a.ended_at for a in attempts)
+def _waited_ns(operation: Operation, effect: Effect, running: Reconciling) -> int:
+    """How long every try had been proven dead when the provider was asked: by the wall
+    clock, and within one boot by the monotonic one too, so that no jump shortens it."""
+    waited: list[int] = []
+    for one in effect.tries:
+        attempt = operation.calls[one.call_id].attempts[one.attempt]
+        waited.append(running.at - (attempt.ended_at or running.at))
+        if attempt.ended_boot == running.identity.boot_id:
+            waited.append(running.mono - attempt.ended_mono)
+    return min(waited)
 
 
 def resolve_asked(state: State, event: ResolveAsked) -> Decision:

@@ -107,8 +107,7 @@ def ended(state: State, operation: Operation, record: AttemptEnded) -> State:
         late=record.late,
         code=record.code,
         detail=record.detail,
-        dead=True,
-        ended_at=record.at,
+        **_died(state, record),
     )
     if record.result is not None:
         call = attrs.evolve(call, result=record.result)
@@ -124,6 +123,19 @@ def ended(state: State, operation: Operation, record: AttemptEnded) -> State:
 def _cut_off(record: AttemptEnded) -> bool:
     """A stop of the daemon, or a check that said no, leaves the operation to be resumed."""
     return record.code is not None and record.outcome in {Outcome.CANCELLED, Outcome.NOT_STARTED}
+
+
+def _died(
+    state: State, record: AttemptEnded | AttemptInterrupted | DaemonStarted | DeathProven
+) -> dict[str, Any]:
+    """Its tree is proven dead at this moment, on both clocks."""
+    boot_id = record.boot_id if isinstance(record, DaemonStarted) else state.boot_id
+    return {
+        "dead": True,
+        "ended_at": record.at,
+        "ended_mono": record.mono,
+        "ended_boot": boot_id,
+    }
 
 
 def interrupted(state: State, operation: Operation, record: AttemptInterrupted) -> State:
@@ -149,8 +161,8 @@ def interrupt(
     never_ran = live.phase is Phase.RESERVED
     outcome = Said.NOT_APPLIED if never_ran else Said.UNKNOWN
     settled_by = Settler.SUPERVISOR if never_ran else None
-    ended_at = record.at if dead else None
-    call = move(call, live.number, type(record), dead=dead, ended_at=ended_at)
+    death = _died(state, record) if dead else {}
+    call = move(call, live.number, type(record), **death)
     state = put_call(state, attrs.evolve(operation, interrupted=True), call)
     state = _end_tries(state, operation.operation_id, key, outcome, settled_by)
     if not dead:
@@ -183,5 +195,5 @@ def death_proven(state: State, operation: Operation, record: DeathProven) -> Sta
     if key not in state.undead:
         raise IllegalTransition(f"was not in doubt: {record}")
     call = call_of(operation, record.call_id)
-    call = move(call, record.attempt, DeathProven, dead=True, ended_at=record.at)
+    call = move(call, record.attempt, DeathProven, **_died(state, record))
     return attrs.evolve(put_call(state, operation, call), undead=state.undead.delete(key))

@@ -14,7 +14,7 @@ def reconciler_started(state: State, operation: Operation, record: ReconcilerSta
     effect = effect_of(operation, record.effect_id)
     if effect.reconciling is not None:
         raise IllegalTransition(f"one runs already: {record}")
-    running = Reconciling(record.revision, record.at, record.identity)
+    running = Reconciling(record.revision, record.at, record.mono, record.identity)
     state = put_effect(state, operation, attrs.evolve(effect, reconciling=running))
     reconciling = state.reconciling.set(record.effect_id, operation.operation_id)
     return attrs.evolve(state, reconciling=reconciling)

@@ -26,6 +26,8 @@ from supervisor.core.record.values import (
 
 @attrs.frozen
 class Record:
+    """`at` is wall time; where a record has `mono` it is the same moment on the boot's clock."""
+
     at: int
 
 
@@ -37,6 +39,7 @@ class DaemonStarted(Record):
     boot_id: str
     version: str
     alive: tuple[tuple[CallId, int], ...] = ()
+    mono: int = 0
 
 
 @attrs.frozen
@@ -187,6 +190,7 @@ class AttemptEnded(OperationRecord):
     code: str | None = None
     detail: str = ""
     proof: str = ""
+    mono: int = 0
 
 
 @attrs.frozen
@@ -197,6 +201,7 @@ class AttemptInterrupted(OperationRecord):
     attempt: int
     reason: str
     dead: bool
+    mono: int = 0
 
 
 @attrs.frozen
@@ -208,6 +213,7 @@ class DeathProven(OperationRecord):
     proof: str
     by: By | None = None
     reason: str = ""
+    mono: int = 0
 
 
 @attrs.frozen
@@ -247,6 +253,7 @@ class ReconcilerStarted(OperationRecord):
     revision: int
     by: By
     identity: Identity
+    mono: int = 0
 
 
 @attrs.frozen

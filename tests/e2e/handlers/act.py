@@ -1,8 +1,8 @@
 """A handler for tests: it does in the world what its input says, and tells the daemon.
 
 input: {"tag": T, "effects": [NAME, ...], "meet": [POINT, ...], "tree": N, "deaf": bool,
-"fails": [NAME], "note": bool, "exit": N}. All have defaults: the effects that the manifest's whole call has,
-else none. For each effect it passes the world's points, as far as `meet` names them:
+"fails": [NAME], "note": bool, "exit": N}, all of it optional. For each effect it passes the
+world's points, as far as `meet` names them:
 `T before NAME` (nothing announced yet), `T leave NAME` (leave was given, nothing made yet),
 always `T made NAME` (made, not confirmed), `T told NAME` (confirmed), and `T end`.
 With `note` the world is told of each effect that the daemon recorded.

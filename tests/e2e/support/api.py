@@ -129,9 +129,9 @@ class Api:
 
     # --- asking for something ---------------------------------------------------------
 
-    def dispatch(self, handler: str, input: Any, request_id: str = "", **more: Any) -> Answer:
-        """`more`: timeout_ms, max_run_ms, labels, wait_ms."""
-        body = {"request_id": request_id or fresh_id(), "handler": handler, "input": input, **more}
+    def dispatch(self, handler: str, given: Any, request_id: str = "", **more: Any) -> Answer:
+        """`given` is the input; `more`: timeout_ms, max_run_ms, labels, wait_ms."""
+        body = {"request_id": request_id or fresh_id(), "handler": handler, "input": given, **more}
         return self.post("dispatch", body)
 
     def resume(

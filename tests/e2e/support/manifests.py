@@ -40,7 +40,9 @@ def manifests(programs: Path, port: int) -> dict[str, str]:
     return made
 
 
-def _head(programs: Path, port: int, more: str = "max_running = 64\ngrace_ms = 200", timeout_ms: int = 0) -> str:
+def _head(
+    programs: Path, port: int, more: str = "max_running = 64\ngrace_ms = 200", timeout_ms: int = 0
+) -> str:
     return f"""\
 manifest = 1
 description = "A handler of the tests"

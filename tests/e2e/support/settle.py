@@ -20,14 +20,13 @@ def offered(recovery: Document, action: str) -> Document | None:
 def take(api: Api, world: World, recovery: Document, offer: Document) -> Answer:
     """Do what is offered, filling in what only a client knows."""
     body = dict(offer["body"])
-    match offer["action"]:
-        case "resume":
-            body |= {"resume_request_id": fresh_id("resume"), "wait_ms": 60_000}
-        case "resolve":
-            body |= _looked_up(world, offer["effect_id"])
-        case "extend":
-            present = api.operation(recovery["operation_id"])["budget"]["max_run_ms"]
-            body |= {"max_run_ms": present + 100_000, "reason": "it was interrupted too often"}
+    if offer["action"] == "resume":
+        body |= {"resume_request_id": fresh_id("resume"), "wait_ms": 60_000}
+    elif offer["action"] == "resolve":
+        body |= _looked_up(world, offer["effect_id"])
+    elif offer["action"] == "extend":
+        present = api.operation(recovery["operation_id"])["budget"]["max_run_ms"]
+        body |= {"max_run_ms": present + 200_000, "reason": "it was interrupted too often"}
     assert offer["method"] == "POST"
     return api.post(offer["path"].removeprefix("/v1/"), body)
 

@@ -71,6 +71,12 @@ class World:
         with self._moved:
             return self._arrived[point]
 
+    def traffic(self, more: int, within_s: float) -> bool:
+        """Wait until so many more requests came by any point, or the time is up."""
+        with self._moved:
+            enough = self._arrived.total() + more
+            return self._moved.wait_for(lambda: self._arrived.total() >= enough, within_s)
+
     # --- for tests: what is true out there ---------------------------------------------
 
     def silence(self, silent: bool = True) -> None:
@@ -135,7 +141,8 @@ class World:
                 return {}
             case {"do": "find", "effect_id": str(effect_id)}:
                 return self._find(effect_id)
-        return {"error": f"the world does not understand {asked}"}
+            case _:
+                return {"error": f"the world does not understand {asked}"}
 
     def _pass(self, point: str) -> None:
         with self._moved:
@@ -155,9 +162,8 @@ class World:
             return receipts[-1]
 
     def _find(self, effect_id: str) -> dict[str, Any]:
+        self._pass(f"find {effect_id}")
         with self._moved:
-            self._arrived[f"find {effect_id}"] += 1
-            self._moved.notify_all()
             if self._silent:
                 return {"outcome": "unknown"}
             receipts = self._receipts.get(effect_id)

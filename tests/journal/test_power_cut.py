@@ -1,0 +1,76 @@
+"""A real kernel and a real power cut: ext4 on a loop device, shut down without a flush."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import random
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from supervisor.journal.log import Frame, Journal
+from supervisor.journal.verify import verify
+from tests.journal.test_real import may_mount, writer
+
+EXT4_IOC_SHUTDOWN = 0x8004587D
+NO_LOG_FLUSH = 2  # what the file system's own journal has not written is lost as well
+
+
+def loop_device_works() -> bool:
+    return may_mount() and shutil.which("mkfs.ext4") is not None and Path("/dev/loop0").exists()
+
+
+@contextlib.contextmanager
+def mounted(image: Path, at: Path) -> Iterator[None]:
+    subprocess.run(["mount", "-o", "loop", str(image), str(at)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(at)], check=True)
+
+
+def cut_power(at: Path) -> None:
+    fd = os.open(at, os.O_RDONLY)
+    try:
+        fcntl.ioctl(fd, EXT4_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.long
+@pytest.mark.guarantee("J1", "J2")
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(
+    not loop_device_works(), reason="needs CAP_SYS_ADMIN, mkfs.ext4 and a loop device"
+)
+def test_what_was_acknowledged_before_a_power_cut_is_there_after_it(tmp_path):
+    image, at = tmp_path / "image", tmp_path / "disk"
+    at.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(32 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True)
+    rng = random.Random(9)
+    acknowledged: dict[int, bytes] = {}
+    verdicts: set[str] = set()
+    for life in range(40):
+        with mounted(image, at):
+            acknowledged |= writer(
+                at / "j", life, rng.randrange(1, 150), before_kill=lambda: cut_power(at)
+            )
+        with mounted(image, at):
+            frames: list[Frame] = []
+            journal = Journal.open(at / "j", frames.append, segment_bytes=32768)
+            verdicts.add(journal.recovered.verdict)
+            trio.run(journal.close)
+            assert verify(at / "j").verdict == "intact"
+        found = {frame.position: frame.payload for frame in frames}
+        assert {p: found.get(p) for p in acknowledged} == acknowledged
+    print(f"{len(acknowledged)} acknowledged frames in 40 power cuts, verdicts {verdicts}")
+    assert len(acknowledged) > 1000
