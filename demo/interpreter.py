@@ -1,6 +1,6 @@
 """Which Python the tools run with: one that the handlers' user may execute.
 
-The checkout and its .venv may lie where that user cannot look (below /root, mode 0700).
+The checkout and its .venv may lie where that user cannot look (below a home of mode 0700).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ the slot means that the daemon is dead, and init's exit takes the whole pid name
 from __future__ import annotations
 
 import _socket
+import errno
 import os
 import resource
 import select
@@ -111,9 +112,9 @@ class Init:
                     self.broken(layer, error.errno or 0, b" ".join((name, *arguments)))
         return [layer for layer, in_force in layers.items() if in_force]
 
-    def broken(self, layer: bytes, errno: int, what: bytes) -> NoReturn:
+    def broken(self, layer: bytes, number: int, what: bytes) -> NoReturn:
         body = wire.pack_list([layer, what[:1024]])
-        self.say(wire.BROKEN_BODY.pack(wire.BROKEN, errno) + body)
+        self.say(wire.BROKEN_BODY.pack(wire.BROKEN, number) + body)
         os._exit(1)
 
     def say(self, message: bytes) -> None:
@@ -145,6 +146,8 @@ class Init:
             self.abandon()
         raw = b"".join(data for _, _, data in ancillary)
         fds = list(unpack(f"={len(raw) // 4}i", raw))
+        if len(fds) != 4:  # the kernel drops what does not fit under RLIMIT_NOFILE
+            self.failed(OSError(errno.EMFILE, ""), b"send")
         gate = time.monotonic_ns()
         leader = self.start(message[1:], fds)
         self.say(wire.STARTED_BODY.pack(wire.STARTED, leader, gate))
