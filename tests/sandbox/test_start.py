@@ -231,6 +231,18 @@ async def test_the_channel_is_a_stream_both_ways() -> None:
         await sandbox.aclose()
 
 
+async def test_the_smallest_limits_are_enough_to_start() -> None:
+    spec = Spec(files_max=16, file_size_max=0, tasks_max=1, cpu_max_ms=1)
+    async with launched() as launcher:
+        end, out, err = await run_to_end(launcher, ("/bin/echo", "up"), spec=spec)
+        assert isinstance(end, Ended)
+        assert (end.status, out) == (0, b"up\n"), err
+        forks = (SH, "-c", "/bin/true; echo forked")
+        _, out, err = await run_to_end(launcher, forks, spec=spec)
+        assert b"forked" not in out
+        assert b"fork" in err
+
+
 async def test_an_end_tells_status_usage_and_instants() -> None:
     async with launched() as launcher:
         burn = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; exit 42"
@@ -279,6 +291,10 @@ def test_a_command_that_no_process_could_be_is_refused(wrong: dict[str, object])
         {"read": ("relative",)},
         {"write": ("/a/../b",)},
         {"unix": ("/a\0b",)},
+        {"read": ("/",)},
+        {"read": ("//./",)},
+        {"write": ("/tmp/",)},
+        {"closure": ("/proc/1/root",)},
         {"accept_missing": ("everything",)},
         {"files_max": 1 << 20},
     ],
