@@ -23,12 +23,14 @@ SYSTEM = (
 
 _TRUST = ("/etc/pki", "/etc/ssl", "/etc/ca-certificates", "/var/lib/ca-certificates")
 _DEVICES = ("full", "null", "random", "urandom", "zero")
+# Relative where something may be mounted below: while the new root is built, an absolute link in
+# it still leads to the host.
 _DEVICE_LINKS = (
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
     ("stdout", "/proc/self/fd/1"),
     ("stderr", "/proc/self/fd/2"),
-    ("shm", "/tmp"),  # noqa: S108 - the sandbox's own
+    ("shm", "../tmp"),
 )
 _TMP_OPTIONS = "mode=1777,size=64m,nr_inodes=16k"
 _RUN_OPTIONS = "mode=755,size=1m,nr_inodes=1k"
@@ -111,7 +113,7 @@ def _root(spec: Spec, system: dict[str, str | None], resolver: tuple[str, ...]) 
     steps += [step("root", "memory", _TMP_OPTIONS, "/tmp")]  # noqa: S108
     steps += [step("root", "directory", "700", "/tmp/home")]  # noqa: S108
     steps += [step("root", "directory", "700", "/run/credentials")]
-    steps += [step("root", "directory", "755", "/var"), step("root", "link", "/tmp", "/var/tmp")]  # noqa: S108
+    steps += [step("root", "directory", "755", "/var"), step("root", "link", "../tmp", "/var/tmp")]  # noqa: S108
     steps += [step("root", "link", link, path) for path, link in system.items() if link]
     # Parents before children, so that a writable path inside a read-only one lies on top.
     steps += [step("root", "attach", path) for path in sorted(exposed)]

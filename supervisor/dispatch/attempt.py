@@ -90,7 +90,11 @@ async def _placed(engine: Engine, handler: Handler, call_id: CallId) -> None:
 
 async def prepare(engine: Engine, handler: Handler, *, writes: bool) -> Sandbox:
     """A waiting sandbox; a launcher that is being replaced is waited for."""
-    spec = spec_of(engine.config, handler, writes=writes)
+    try:
+        spec = spec_of(engine.config, handler, writes=writes)
+    except ValueError as error:
+        remedy = f"Correct the [sandbox] table of {handler.file}."
+        raise SandboxUnavailable("manifest", str(error), remedy) from error
     for _ in range(LAUNCHER_TRIES):
         try:
             return await engine.launcher.prepare(spec)

@@ -75,6 +75,10 @@ def spec_of(config: Config, handler: Handler, *, writes: bool = True) -> box.Spe
     )
 
 
+# Every sandbox has one of its own, so the host's is never there to be hidden.
+_OWN_PROC = Path("/proc")
+
+
 def _programs(handler: Handler) -> tuple[str, ...]:
     manifest = handler.manifest
     reconcilers = [e.reconcile.command[0] for e in manifest.effects if e.reconcile is not None]
@@ -103,7 +107,7 @@ def _hidden(config: Config, handler: Handler) -> tuple[str, ...]:
     return tuple(
         str(place.path)
         for place in hidden_places(config)
-        if not (beside and place.path == config.handlers_dir)
+        if not (beside and place.path == config.handlers_dir) and place.path != _OWN_PROC
     )
 
 

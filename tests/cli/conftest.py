@@ -113,7 +113,7 @@ class Daemon:
             script.write_text(SAY + body.format(hidden=hidden) + "\n")
             script.chmod(0o755)
         # Small segments: they turn over within the tests, and a damaged one is searched quickly.
-        self.config.write_text("[journal]\nsegment_bytes = 65_536\n")
+        self.config.write_text("[journal]\nsegment_bytes = 1_048_576\n")
         schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
         (self.handlers / "whole.schema.json").write_text(json.dumps(schema))
         for name, more in MANIFESTS.items():

@@ -89,7 +89,14 @@ TERMS = _terms()
 class Machine:
     """One host, one world, and what clients, operators, providers and disks do to them."""
 
-    def __init__(self, disk: Disk | None = None, host: type[Host] = Host) -> None:
+    def __init__(
+        self, profile: int, disk: Disk | None = None, host: type[Host] = Host
+    ) -> None:
+        """`profile` decides what this run is about: a few handlers, and what happens often."""
+        rng = random.Random(profile)
+        self.terms = rng.sample(TERMS, rng.choice([1, 2, 4]))
+        self.shares = [WEIGHTS.get(name, 1) * rng.choice([0.3, 1, 1, 2]) for name in NAMES]
+        self.synced = rng.choice([0.3, 0.6, 0.9])
         self.host = host(disk if disk is not None else ListDisk())
         self.digest = "d1"
         self.sent: list[Submitted] = []
@@ -110,12 +117,12 @@ class Machine:
     def step(self, rng: random.Random) -> None:
         """One thing that moves something; what is refused or has no object is no step."""
         before = self.host.activity
-        for name in rng.choices(NAMES, SHARES, k=TRIES):
+        for name in rng.choices(NAMES, self.shares, k=TRIES):
             STEPS[name](self, rng)
             if self.host.activity != before:
                 self.story.append(name)
                 break
-        if rng.random() < 0.5:
+        if rng.random() < self.synced:
             self.host.sync(100)
 
     # Choosing.
@@ -152,7 +159,7 @@ class Machine:
     # Clients.
 
     def step_submit(self, rng: random.Random) -> None:
-        terms = rng.choice(TERMS)
+        terms = rng.choice(self.terms)
         made = len(self.state.operations)
         left = sum(self.state.unfinished.values())
         new = left < 2 or rng.random() < 0.1
@@ -557,7 +564,6 @@ WEIGHTS = {
 
 
 NAMES = list(STEPS)
-SHARES = [WEIGHTS.get(name, 1) for name in NAMES]
 TRIES = 12
 
 

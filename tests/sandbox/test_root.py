@@ -128,6 +128,16 @@ async def test_links_are_followed_for_what_is_declared_and_kept_for_a_closure(fo
         assert out.strip() == f"{folder}/v1/tool"
 
 
+@pytest.mark.parametrize("place", ["/tmp", "/var/tmp", "/dev/shm"])
+async def test_a_path_inside_a_private_directory_is_shown_where_it_was_declared(place: str) -> None:
+    with tempfile.TemporaryDirectory(dir=place, prefix="effectd-test-") as name:
+        Path(name).chmod(0o755)
+        (Path(name) / "file").write_text("shown")
+        async with launched() as launcher:
+            status, out = await shell(launcher, f"cat {name}/file", Spec(read=(name,)))
+        assert (status, out) == (0, "shown")
+
+
 @pytest.mark.guarantee("S4")
 async def test_no_fd_and_no_directory_of_a_handler_leads_out(folder: Path) -> None:
     async with launched() as launcher:
