@@ -269,6 +269,7 @@ class Launcher:
 
         SandboxUnavailable names the layer that cannot be had; LauncherLost is worth a retry.
         """
+        remedies.check_paths(spec)
         contained_by = remedies.containment(spec, has_cgroup=self.cgroup_root is not None)
         cgroup = Cgroup.make(self.cgroup_root) if self.cgroup_root is not None else None
         try:

@@ -55,6 +55,7 @@ class Init:
         """Confine this process, say so, then serve one dispatch."""
         keep = [self.slot.fileno(), self.watch, self.cgroup_kill, self.cgroup_procs]
         linux.keep_fds([fd for fd in keep if fd >= 0])
+        linux.set_name(b"effectd-init")
         if self.contained_by == wire.BY_NAMESPACE:
             self.die_with_launcher()
         else:

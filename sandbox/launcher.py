@@ -163,6 +163,7 @@ def main(control: int, daemon: int, uid: int, gid: int) -> None:
     if poll.poll(0):
         return  # it died before the signal was armed
     linux.keep_fds([control])
+    linux.set_name(b"effectd-launch")
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
     # Python's handler of SIGINT would run in PID 1 of every sandbox, and a SIGCHLD that the
     # daemon was started with ignored would reap the handlers before init does.

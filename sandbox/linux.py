@@ -34,7 +34,7 @@ MS_BIND, MS_REC, MS_PRIVATE, MS_SLAVE = 0x1000, 0x4000, 1 << 18, 1 << 19
 ATTR_RDONLY, ATTR_NOSUID = 1, 2  # mount_setattr(2) numbers them as the flags above
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 CAP_SETGID, CAP_SETUID = 6, 7
 SIGCHLD = 17
@@ -102,6 +102,12 @@ def write_maps(pid: int, uid: int, gid: int) -> None:
 
 def prctl(option: int, value: int = 0) -> None:
     _checked(_prctl(option, value, 0, 0, 0))
+
+
+def set_name(name: bytes) -> None:
+    """What ps and top call this process; at most 15 bytes."""
+    text = ctypes.create_string_buffer(name, 16)
+    prctl(PR_SET_NAME, addressof(text))
 
 
 def mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, data: bytes) -> None:

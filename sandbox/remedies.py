@@ -34,6 +34,20 @@ PROC = (
 )
 
 
+# The sandbox has each of these for itself; "/" would hide even that.
+_PRIVATE = frozenset({"/", "/dev", "/proc", "/run", "/tmp"})  # noqa: S108
+
+
+def check_paths(spec: Spec) -> None:
+    """SandboxUnavailable for a path that cannot be exposed, whatever is there."""
+    for kind in ("read", "write", "unix", "closure"):
+        for path in getattr(spec, kind):
+            plain = os.path.normpath(path).replace("//", "/")
+            if plain in _PRIVATE or plain.startswith("/proc/"):
+                cause = f"{kind} names {path}, and a sandbox has a {plain} of its own"
+                raise SandboxUnavailable("root", cause, "Name only what is needed inside it.")
+
+
 def containment(spec: Spec, *, has_cgroup: bool) -> int:
     """How this spec's tree is to be held together; SandboxUnavailable when nothing could."""
     if spec.level == "none":

@@ -9,15 +9,15 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
-import prctl
 import trio
 
 from config.load import Handlers, load_handlers, reload_config
 from config.problems import ConfigError
 from config.schema import Config
 from sandbox.client import Launcher
+from sandbox.protect import protect_daemon
 from sandbox.spec import SandboxFault, SandboxUnavailable, Spec
 from supervisor import server
 from supervisor.delegated import delegated_cgroup
@@ -33,6 +33,8 @@ from supervisor.version import VERSION
 
 EXIT_POISONED = 75
 _PARENTS_MAX = 64
+# Of their own: look-ups that hang must not take the threads that others wait for.
+_LOOKUPS = trio.CapacityLimiter(4)
 # A second signal means: do not wait any longer.
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -52,10 +54,7 @@ def run(config: Config) -> int:
     notifier = Notifier.from_environment()
     listeners = server.inherited()
     launcher = _launcher(config)
-    # Nobody of the same uid may look into us or attach to us.
-    process = cast("Any", prctl)  # it comes without types
-    process.set_dumpable(0)
-    process.set_name("effectd")
+    protect_daemon()
     _make_directories(config)
     handlers = load_handlers(config)
     replayed = replay(config)
@@ -136,7 +135,7 @@ class Daemon:
             say(f"read-only: {self._replayed.damage.detail}")
             return
         journal.start(self._poisoned)
-        engine.attend(nursery, lambda call_id: run_call(engine, call_id))
+        engine.attend(nursery, lambda call_id, lent: run_call(engine, call_id, lent))
         await recover(engine)
         engine.layers = await _layers(engine)
         nursery.start_soon(watch_undead, engine)
@@ -271,11 +270,18 @@ async def _layers(engine: Engine) -> dict[str, str]:
 
 
 async def _groups(uid: int) -> frozenset[int]:
+    """The groups of a user in the host's database, by a thread: it may be a remote one."""
+    return await trio.to_thread.run_sync(
+        _listed_groups, uid, abandon_on_cancel=True, limiter=_LOOKUPS
+    )
+
+
+def _listed_groups(uid: int) -> frozenset[int]:
     try:
-        gid = pwd.getpwuid(uid).pw_gid
+        user = pwd.getpwuid(uid)
     except KeyError:
         return frozenset()
-    return await server.groups_of(uid, gid)
+    return frozenset(os.getgrouplist(user.pw_name, user.pw_gid))
 
 
 def _parent(pid: int) -> int:

@@ -16,7 +16,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
     import click
 
     from supervisor.cli.app import app
+    from supervisor.cli.follow import Interrupted
     from supervisor.cli.output import ReaderLeft
+    from supervisor.cli.render_problem import goes_on
 
     try:
         result = app.main(
@@ -34,6 +36,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return Exit.INTERRUPTED
     except ReaderLeft:
         return _reader_left()
+    except Interrupted as error:
+        write(goes_on(error.operation_id), of_stream(sys.stderr, time.time_ns()), sys.stderr)
+        return Exit.INTERRUPTED
     except (Problem, CommandError) as error:
         return _said_no(error)
     except Exception as error:

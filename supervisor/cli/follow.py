@@ -17,6 +17,14 @@ PATIENCE_S = 60.0
 PAUSE_S = 0.25
 
 
+class Interrupted(Exception):  # noqa: N818 - Ctrl-C while waiting, not an error
+    """Somebody stopped waiting; the operation goes on."""
+
+    def __init__(self, operation_id: str) -> None:
+        super().__init__(operation_id)
+        self.operation_id = operation_id
+
+
 class Patience:
     """How much longer a daemon that was there may be away."""
 
@@ -61,14 +69,17 @@ def _follow(
 
     patience = Patience()
     wait_ms = WAIT_MS if watch is None else TICK_MS
-    while not is_final(document):
-        try:
-            if watch is not None:
-                watch(document)
-            document = daemon.get(noun, name, wait_ms=wait_ms)
-            patience.renew()
-        except Unreachable as error:
-            patience.spend(error)
+    try:
+        while not is_final(document):
+            try:
+                if watch is not None:
+                    watch(document)
+                document = daemon.get(noun, name, wait_ms=wait_ms)
+                patience.renew()
+            except Unreachable as error:
+                patience.spend(error)
+    except KeyboardInterrupt:
+        raise Interrupted(str(document.get("operation_id"))) from None
     return dict(document)
 
 

@@ -49,9 +49,7 @@ def page(code: Code, look: Look) -> str:
 
 
 def _exit(code: Code) -> str:
-    """The exit code with its meaning; 75's is only for what may be sent again as it is."""
-    if code.cli_exit == Exit.TEMPORARY and not code.retryable:
-        return f"{code.cli_exit} (nothing was started)"
+    """The exit code with its meaning."""
     return f"{code.cli_exit} ({Exit(code.cli_exit).meaning})"
 
 

@@ -54,6 +54,15 @@ def _details(document: Document, exit_code: Exit) -> list[tuple[str, str]]:
     return pairs
 
 
+def goes_on(operation_id: str) -> str:
+    """What Ctrl-C leaves behind: waiting has ended, the operation has not."""
+    return (
+        f"\nInterrupted here; the operation goes on: {operation_id}\n"
+        f"  look:   effectctl operations show {operation_id}\n"
+        f"  end it: effectctl operations cancel {operation_id} --reason 'WHY'"
+    )
+
+
 def failure(message: str, fix: str, look: Look) -> str:
     """An error of the command itself: nothing was sent."""
     first = f"effectctl: {escape(message)}"

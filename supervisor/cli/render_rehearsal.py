@@ -75,6 +75,6 @@ def compared(pointer: str | None, look: Look) -> str:
         return f"{look.mark('ok')} both runs announced the same"
     return (
         f"{look.mark('wrong')} the two runs differ at {escape(pointer)}\n"
-        "    A relaunched handler must announce the same requests; a time, a random number or an\n"
-        "    unordered set in a request makes it EffectCorrelationMismatch."
+        "  A relaunched handler must announce the same requests; a time, a random\n"
+        "  number or an unordered set in one makes it EffectCorrelationMismatch."
     )

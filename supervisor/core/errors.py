@@ -68,9 +68,8 @@ _ROWS = (
         "nobody can know whether the effect happened",
         meaning="The handler had leave to make a change that its contract says must not be "
         "repeated, and it ended, or the daemon did, before it said what came of it.",
-        fix="Look at the provider (`effectctl effects show EFFECT` says where), then state what"
-        " you found: `effectctl effects resolve EFFECT --outcome applied|not_applied "
-        "--evidence TEXT`.",
+        fix="Look at the provider, then state what you found: `effectctl effects show EFFECT` "
+        "says where to look and prints both commands.",
         for_model="It is unknown whether this action took effect. Do not do it again; "
         "tell the person to check.",
     ),
@@ -81,8 +80,8 @@ _ROWS = (
         "the effect happened, but its result is not available",
         meaning="The change was made and confirmed; what it returned was too large, damaged, "
         "expired or never given. Making it again would repeat the change.",
-        fix="Supply the result once: `effectctl effects resolve EFFECT --outcome applied "
-        "--result JSON --evidence TEXT`.",
+        fix="Supply the result once: `effectctl effects resolve EFFECT --if-revision N "
+        "--outcome applied --result JSON --evidence TEXT`.",
         for_model="This action was done already, but its result was not kept. Do not do it again.",
     ),
     _code(
@@ -289,7 +288,7 @@ _ROWS = (
     _code(
         "SandboxUnavailable",
         503,
-        75,
+        7,
         "the handler cannot be confined as required",
         meaning="A layer of the sandbox that this handler requires could not be applied. Nothing "
         "was started.",

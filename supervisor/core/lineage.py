@@ -211,15 +211,17 @@ def _words(effect: Effect) -> str:
 
 def _fix(effect: Effect, decided: Verdict) -> str:
     one: EffectId = effect.effect_id
-    match decided:
-        case Verdict.RECONCILE if effect.declared.reconciler is not None:
-            return f"effectctl effects reconcile {one}"
-        case Verdict.RESULT_LOST:
-            return (
-                f"effectctl effects resolve {one} --outcome applied --result JSON --evidence TEXT"
-            )
-        case _:
-            return f"effectctl effects resolve {one} --outcome applied|not_applied --evidence TEXT"
+    if decided is Verdict.RECONCILE and effect.declared.reconciler is not None:
+        return f"effectctl effects reconcile {one}"
+    if decided is Verdict.RESULT_LOST:
+        return resolve_command(effect, "--outcome applied --result JSON")
+    return resolve_command(effect, "--outcome applied|not_applied")
+
+
+def resolve_command(effect: Effect, outcome: str) -> str:
+    """What an operator types, bound to the revision that was looked at."""
+    bound = f"effectctl effects resolve {effect.effect_id} --if-revision {effect.revision}"
+    return f"{bound} {outcome} --evidence TEXT"
 
 
 def open_tries_dead(operation: Operation, effect: Effect) -> bool:

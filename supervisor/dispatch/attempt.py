@@ -45,10 +45,13 @@ LAUNCHER_TRIES = 20
 _NS_PER_MS = 1_000_000
 
 
-async def run_call(engine: Engine, call_id: CallId) -> None:
-    """Start a queued call as soon as there is a place for it, and see it to its end."""
+async def run_call(engine: Engine, call_id: CallId, lent: frozenset[int]) -> None:
+    """Start a queued call as soon as there is a place for it, and see it to its end.
+
+    `lent` are groups of the requesting process that the host's database does not know.
+    """
     try:
-        await _queued(engine, call_id)
+        await _queued(engine, call_id, lent)
     except Unavailable as unavailable:
         # It stays queued in the journal; the restart interrupts it, and it can be resumed.
         print(f"effectd: {call_id} was not started: {unavailable}", file=sys.stderr)  # noqa: T201
@@ -56,19 +59,28 @@ async def run_call(engine: Engine, call_id: CallId) -> None:
         engine.finish()
 
 
-async def _queued(engine: Engine, call_id: CallId) -> None:
+async def _queued(engine: Engine, call_id: CallId, lent: frozenset[int]) -> None:
+    handler = await _loaded(engine, call_id)
+    if handler is None:
+        return
+    async with engine.slots.of(handler), engine.slots.all:
+        # The wait may have been long: it is started as what is loaded now, or refused.
+        handler = None if engine.draining else await _loaded(engine, call_id)
+        if handler is not None:
+            await _placed(engine, handler, call_id, lent)
+
+
+async def _loaded(engine: Engine, call_id: CallId) -> Handler | None:
+    """The call's handler; without one the call leaves the queue, with the reason recorded."""
     name = engine.state.call(call_id).terms.handler
     handler = engine.handlers_now().get(name)
     if handler is None:
         refusal = Refusal("UnknownHandler", f"handler {name!r} is not loaded", call_id=call_id)
         await engine.commit(Withheld(now(), call_id, refusal))
-        return
-    async with engine.slots.of(handler), engine.slots.all:
-        if not engine.draining:
-            await _placed(engine, handler, call_id)
+    return handler
 
 
-async def _placed(engine: Engine, handler: Handler, call_id: CallId) -> None:
+async def _placed(engine: Engine, handler: Handler, call_id: CallId, lent: frozenset[int]) -> None:
     """With a slot: nothing is prepared for what would be refused anyway."""
     digest = fresh(handler)
     asked = _ready(engine, call_id, digest, _NOBODY, ())
@@ -82,7 +94,9 @@ async def _placed(engine: Engine, handler: Handler, call_id: CallId) -> None:
         await engine.commit(Withheld(now(), call_id, refusal))
         return
     try:
-        await _prepared(engine, handler, call_id, sandbox, digest)
+        gate = await _reserved(engine, call_id, sandbox, digest)
+        if gate is not None:
+            await Attempt(engine, handler, sandbox, gate, lent).run()
     finally:
         with trio.CancelScope(shield=True):
             await sandbox.discard()
@@ -104,15 +118,14 @@ async def prepare(engine: Engine, handler: Handler, *, writes: bool) -> Sandbox:
     raise SandboxUnavailable("launcher", "the launcher ends again and again", remedy)
 
 
-async def _prepared(
-    engine: Engine, handler: Handler, call_id: CallId, sandbox: Sandbox, digest: str
-) -> None:
+async def _reserved(
+    engine: Engine, call_id: CallId, sandbox: Sandbox, digest: str
+) -> OpenGate | None:
     """Reserve, start and announce in one frame; wait as long as the disk is full."""
     identity, layers = identity_of(sandbox), sandbox.layers
-    decision = await _committed(engine, lambda: _ready(engine, call_id, digest, identity, layers))
-    gate = _opens(decision)
-    if gate is not None:
-        await Attempt(engine, handler, sandbox, gate).run()
+    return _opens(
+        await _committed(engine, lambda: _ready(engine, call_id, digest, identity, layers))
+    )
 
 
 async def _committed(engine: Engine, event: Callable[[], Ready]) -> Decision:
@@ -148,11 +161,19 @@ def identity_of(sandbox: Sandbox) -> Identity:
 class Attempt:
     """From the durable start to the durable end."""
 
-    def __init__(self, engine: Engine, handler: Handler, sandbox: Sandbox, gate: OpenGate) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        handler: Handler,
+        sandbox: Sandbox,
+        gate: OpenGate,
+        lent: frozenset[int],
+    ) -> None:
         self._engine = engine
         self._handler = handler
         self._sandbox = sandbox
         self._gate = gate
+        self._lent = lent
         self._key = AttemptKey(gate.call_id, gate.attempt)
         self._stopped = trio.Event()
         self._reason = ""
@@ -191,20 +212,28 @@ class Attempt:
         await self._opened(secrets)
 
     async def _changed(self) -> Refusal | None:
+        uid = self._engine.state.operation_of(self._key.call_id).requester.uid
+        loaded = self._engine.handlers.get(self._handler.name)
+        denial = await authority(self._engine, loaded or self._handler, uid, self._lent)
+        # Nothing is waited for from here to the spawn.
         operation = self._engine.state.operation_of(self._key.call_id)
-        call = operation.calls[self._key.call_id]
+        if self._reason == "shutdown":
+            return Refusal("Draining", "the daemon stopped before it was started")
         if operation.cancel_requested or self._stopped.is_set():
             return Refusal("OperationCancelled", "it was cancelled before it was started")
-        denial = await authority(self._engine, self._handler, operation.requester.uid)
         if denial is not None:
             return denial
+        if loaded is None or loaded.digest != self._handler.digest:
+            detail = f"the manifest of {self._handler.name!r} changed while it was being started"
+            return Refusal("HandlerArtifactChanged", detail)
+        call = operation.calls[self._key.call_id]
         return artifact_refusal(operation, call, fresh(self._handler))
 
     def _not_started(self, code: str | None, detail: str) -> Exited:
-        outcome = Outcome.CANCELLED if code == "OperationCancelled" else Outcome.NOT_STARTED
-        return Exited(
-            now(), self._key.call_id, self._key.attempt, outcome, 0, code=code, detail=detail
-        )
+        key = self._key
+        # Whatever the reason, none of its code ran: that settles its whole-call effect too.
+        outcome = Outcome.NOT_STARTED
+        return Exited(now(), key.call_id, key.attempt, outcome, 0, code=code, detail=detail)
 
     async def _opened(self, secrets: Secrets) -> None:
         operation = self._engine.state.operation_of(self._key.call_id)
@@ -332,11 +361,14 @@ def _judge(cause: str, end: Ended) -> tuple[Outcome, str | None]:
             return Outcome.CANCELLED, None
 
 
-async def authority(engine: Engine, handler: Handler, uid: int) -> Refusal | None:
-    """Whether that user may run this handler now; groups are looked up again."""
+async def authority(
+    engine: Engine, handler: Handler, uid: int, lent: frozenset[int]
+) -> Refusal | None:
+    """Whether that user may run this handler now. Groups that the database knows are looked up
+    again; a service manager gives a process others, which only the process shows: `lent`."""
     if uid == 0:
         return None
-    gids = await engine.groups(uid)
+    gids = lent | await engine.groups(uid)
     held = roles(engine.config, uid, gids)
     if "run" not in held:
         denial = missing_role(engine.config, "run", str(uid))

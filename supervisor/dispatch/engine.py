@@ -116,12 +116,13 @@ class Engine:
         self.poisoned = trio.Event()
         self._idle = trio.lowlevel.ParkingLot()
         self._tasks = 0
-        self._launch: Callable[[CallId], None] | None = None
+        self._launch: Callable[[CallId, frozenset[int]], None] | None = None
 
     # --- deciding ---------------------------------------------------------------------
 
-    async def commit(self, event: Input) -> Decision:
-        """Decide, write down, wait for the disk, and set off what follows.
+    async def commit(self, event: Input, lent: frozenset[int] = frozenset()) -> Decision:
+        """Decide, write down, wait for the disk, and set off what follows; what is launched
+        may use the groups that are `lent` to it.
 
         Returns when everything that the decision depends on is durable; then its records
         are too. Raises Unavailable when the journal cannot take it (nothing happened), or
@@ -137,14 +138,16 @@ class Engine:
             await self._durable(position)
         for directive in decision.directives:
             if isinstance(directive, Launch):
-                self.launch(directive.call_id)
+                self.launch(directive.call_id, lent)
             elif isinstance(directive, EndAttempt):
                 self.stop_attempt(AttemptKey(directive.call_id, directive.attempt), "cancel")
         return decision
 
     async def make_room(self, size: int = _TYPICAL_FRAME) -> None:
         """Back-pressure for new work: wait while the queue is long or a segment is made."""
-        await self.journal.ready(size, self._keep(self.state))
+        size = min(size, self.journal.payload_limit)
+        largest = self.journal.payload_limit
+        await self.journal.ready(min(size, largest), self._keep(self.state))
 
     def _append(self, decision: Decision) -> tuple[Decision, int]:
         """Fold and queue in one turn. An outcome that does not fit goes without its result."""
@@ -201,18 +204,20 @@ class Engine:
 
     # --- doing ------------------------------------------------------------------------
 
-    def attend(self, nursery: trio.Nursery, run_call: Callable[[CallId], object]) -> None:
+    def attend(
+        self, nursery: trio.Nursery, run_call: Callable[[CallId, frozenset[int]], object]
+    ) -> None:
         """Give launches a place to run; before this they are refused by the caller's order."""
 
-        def launch(call_id: CallId) -> None:
+        def launch(call_id: CallId, lent: frozenset[int]) -> None:
             self.begin()
-            nursery.start_soon(run_call, call_id)  # type: ignore[arg-type]  # an async function
+            nursery.start_soon(run_call, call_id, lent)  # type: ignore[arg-type]  # an async function
 
         self._launch = launch
 
-    def launch(self, call_id: CallId) -> None:
+    def launch(self, call_id: CallId, lent: frozenset[int]) -> None:
         assert self._launch is not None, "nothing is launched before the daemon serves"
-        self._launch(call_id)
+        self._launch(call_id, lent)
 
     def begin(self) -> None:
         """A task that must be seen to end before the daemon stops."""

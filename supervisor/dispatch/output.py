@@ -104,8 +104,11 @@ def keep(
         directory.mkdir(mode=0o700, exist_ok=True)
         path = _path(directory, call_id, attempt)
         temporary = path.with_suffix(".tmp")
-        temporary.write_bytes(orjson.dumps(document))  # the daemon's umask makes it 0600
-        temporary.rename(path)
+        try:
+            temporary.write_bytes(orjson.dumps(document))  # the daemon's umask makes it 0600
+            temporary.rename(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
 
 
 def load(directory: Path, call_id: str, attempt: int) -> dict[str, Any] | None:

@@ -10,6 +10,9 @@ r"""Frames as bytes: one decision, one line.
 * `durable` is the highest position whose sync had *returned* when the line was encoded.
 * `previous` is the first half of the SHA-256 of the previous line without its newline
   (`sha256sum` on a line shows it); zeros before the first.
+* A line's newline is never the first byte of a sector: where it would be, one space
+  follows the payload (`fitted`). A newline that was written and one that never was look
+  alike; so, when the line is intact, it is in a sector that was written.
 * A decision's payload is a JSON array, the journal's own a JSON object. Neither has a
   raw TAB or newline, so a line that ends in TAB and dot was written to its end, and a
   newline anywhere else is filler: a byte that was never written.
@@ -31,8 +34,8 @@ TERMINATOR = b"\t."
 SECTOR = 512
 GENESIS = "0" * 64
 LENGTH_MAX = 0xFFFFFF
-# crc, length, two positions of at most 19 digits, previous, five spaces, TAB, dot, newline
-OVERHEAD = 8 + 6 + 19 + 19 + 32 + 5 + 3
+# crc, length, two positions of at most 19 digits, previous, six spaces, TAB, dot, newline
+OVERHEAD = 8 + 6 + 19 + 19 + 32 + 6 + 3
 LINE_MIN = 8 + 6 + 1 + 1 + 32 + 5 + 2 + 2
 
 _NUMBER = rb"(0|[1-9][0-9]{0,18})"
@@ -66,6 +69,16 @@ def encode(position: int, durable: int, previous: str, payload: bytes) -> tuple[
     return line + FILLER, sha256(line).hexdigest()
 
 
+def fitted(
+    position: int, durable: int, previous: str, payload: bytes, offset: int
+) -> tuple[bytes, str]:
+    """As `encode`, for a line that will stand at `offset`."""
+    line, digest = encode(position, durable, previous, payload)
+    if (offset + len(line)) % SECTOR == 1:
+        return encode(position, durable, previous, payload + b" ")
+    return line, digest
+
+
 def parse(buf: bytes, start: int, limit: int) -> Line | None:
     """The line at `start`, or None when no intact one stands there.
 
@@ -87,7 +100,7 @@ def parse(buf: bytes, start: int, limit: int) -> Line | None:
         int(position),
         int(durable),
         previous.decode(),
-        buf[head.end() : stop],
+        buf[head.end() : stop].rstrip(b" "),
         stop + 3,
         gap,
         sha256(line).hexdigest(),
@@ -106,18 +119,14 @@ def later_lines(buf: bytes, start: int) -> list[Line]:
     A payload may quote a line, as text. It can carry neither the newline before nor the
     TAB after, so what has neither is not believed.
     """
-    found = (parse(buf, match.start(), len(buf)) for match in _HEAD.finditer(buf, start))
-    return [line for line in found if line is not None and _is_own_line(buf, line)]
+    starts = (match.start() for match in _HEAD.finditer(buf, start))
+    found = ((at, parse(buf, at, len(buf))) for at in starts)
+    return [line for at, line in found if line is not None and _is_own_line(buf, at, line)]
 
 
-def _is_own_line(buf: bytes, line: Line) -> bool:
+def _is_own_line(buf: bytes, start: int, line: Line) -> bool:
     terminated = line.gap is None or line.gap > line.end - 2
-    return terminated or buf[_start(line) - 1 : _start(line)] in (b"", FILLER)
-
-
-def _start(line: Line) -> int:
-    head = f"{line.position} {line.durable} "
-    return line.end - 3 - len(line.payload) - 33 - len(head) - 16
+    return terminated or buf[max(0, start - 1) : start] in (b"", FILLER)
 
 
 def is_filler(buf: bytes, start: int, stop: int) -> bool:

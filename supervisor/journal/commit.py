@@ -145,8 +145,11 @@ class Committer:
         self._spare_wanted.set()
 
     def join(self) -> None:
+        """Wait for both. What was queued although nothing was started is written here."""
         for thread in self._threads:
             thread.join()
+        if not self._threads and self._queue:
+            self._run()
         self._writer.close()
 
     def _wake_up(self) -> None:

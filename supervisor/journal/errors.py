@@ -52,8 +52,8 @@ class JournalCorrupt(JournalError):  # noqa: N818
         super().__init__(f"journal damaged: {report.describe()}")
         self.report = report
         self.fix = (
-            f"Copy the directory first. Restore {report.file} from a backup, or accept the loss "
-            "explicitly with `effectctl journal repair`."
+            f"Copy the directory first, then restore {report.file} from a backup; "
+            "`effectctl journal verify` says what is safe around the damage."
         )
 
 

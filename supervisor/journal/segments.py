@@ -21,6 +21,7 @@ from supervisor.journal.codec import (
     Previous,
     aligned,
     encode,
+    fitted,
     header_payload,
     is_filler,
 )
@@ -155,14 +156,13 @@ class Writer:
         """
         number, name, _, position, digest = self.point
         durable = position
-        lines: list[bytes] = []
+        batch = bytearray()
         for payload in payloads:
             position += 1
-            line, digest = encode(position, durable, digest, payload)
-            lines.append(line)
-        batch = b"".join(lines)
+            line, digest = fitted(position, durable, digest, payload, self._next + len(batch))
+            batch += line
         assert len(batch) <= self.rest, "a batch never crosses a segment's end"
-        write_whole(self._os, self._fd, batch, self._next)
+        write_whole(self._os, self._fd, bytes(batch), self._next)
         self._os.fdatasync(self._fd)
         self.point = Point(number, name, self._next + len(batch), position, digest)
         self._next = aligned(self.point.end, self._align)

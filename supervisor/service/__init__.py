@@ -13,7 +13,7 @@ from config.access import roles
 from supervisor.api import routes
 from supervisor.core.errors import Refusal
 from supervisor.dispatch import Engine, Unavailable
-from supervisor.server import Peer, Request, Response, groups_of
+from supervisor.server import Peer, Request, Response
 from supervisor.service import calls, effects, events, operations, overview, submit
 from supervisor.service.context import Caller, Context, Denied, problem_response
 
@@ -73,10 +73,9 @@ def _not_allowed(method: str, allowed: routes.MethodNotAllowed) -> Response:
 
 
 async def _caller(context: Context, peer: Peer) -> Caller:
-    gids = peer.process_gids | {peer.gid}
-    config = context.engine.config
-    held = roles(config, peer.uid, gids)
-    if "admin" not in held:
-        gids |= await groups_of(peer.uid, peer.gid)
-        held = roles(config, peer.uid, gids)
-    return Caller(peer, gids, held)
+    config, uid = context.engine.config, peer.uid
+    own = peer.process_gids | {peer.gid}
+    if "admin" in roles(config, uid, frozenset()):  # whatever its groups are
+        return Caller(peer, own, roles(config, uid, own))
+    listed = await context.engine.groups(uid)
+    return Caller(peer, own | listed, roles(config, uid, own | listed), own - listed)

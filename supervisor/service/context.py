@@ -37,11 +37,15 @@ class Denied(Exception):  # noqa: N818  # carries a refusal, is caught where ans
 
 @attrs.frozen
 class Caller:
-    """Who asks, with the groups of the process and of the user together."""
+    """Who asks, with the groups of the process and of the user together.
+
+    `lent` are those that the process has and the host's database does not know.
+    """
 
     peer: Peer
     gids: frozenset[int]
     roles: frozenset[Role]
+    lent: frozenset[int] = frozenset()
 
     @property
     def by(self) -> By:
@@ -86,14 +90,26 @@ class Context:
             raise Denied(Refusal("AccessDenied", denial.detail, fix=denial.fix, needs=denial.needs))
 
     def operation(self, operation_id: str, caller: Caller, verb: Verb = Verb.READ) -> Operation:
+        """Found and permitted. Whoever may neither read it nor do that is not told of it."""
         operation = self.engine.state.operations.get(OperationId(operation_id))
-        readable = operation is not None and (
-            core_missing_role(Verb.READ, caller.roles, owns=operation.by.uid == caller.peer.uid)
-            is None
-        )
-        if operation is None or not (readable or verb is Verb.SETTLE):
+        if operation is None or not any(
+            self.may(one, caller, operation) for one in (Verb.READ, verb)
+        ):
             raise Denied(Refusal("NotFound", f"no operation {operation_id}"))
         self.permit(verb, caller, owner=operation.by.uid)
+        return operation
+
+    def may(self, verb: Verb, caller: Caller, operation: Operation) -> bool:
+        owns = operation.by.uid == caller.peer.uid
+        return core_missing_role(verb, caller.roles, owns=owns) is None
+
+    def driven(self, operation_id: str, caller: Caller) -> Operation:
+        """An operation that the caller may move on, its handlers' own lists included."""
+        operation = self.operation(operation_id, caller, Verb.DRIVE)
+        for name in {call.terms.handler for call in operation.ordered_calls()}:
+            handler = self.engine.handlers_now().get(name)
+            if handler is not None:
+                self.permit_handler(handler, caller)
         return operation
 
     def call(self, call_id: str, caller: Caller, verb: Verb = Verb.READ) -> tuple[Operation, Call]:

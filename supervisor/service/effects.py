@@ -6,6 +6,7 @@ from supervisor.api import listing, routes
 from supervisor.api.views import effect_view
 from supervisor.core.access import Verb
 from supervisor.core.errors import Refusal
+from supervisor.core.state import Effect, Operation
 from supervisor.core.step import (
     Decision,
     ResolveAsked,
@@ -29,15 +30,24 @@ async def get_effect(context: Context, command: routes.GetEffect, caller: Caller
 
 
 async def reconcile_effect(context: Context, command: routes.Reconcile, caller: Caller) -> Response:
-    operation, effect = context.effect(
-        command.effect_id, caller, Verb.SETTLE if "resolve" in caller.roles else Verb.DRIVE
-    )
+    operation, effect = _reconcilable(context, command.effect_id, caller)
     if context.engine.draining:
         raise Denied(Refusal("Draining", "the daemon is stopping"))
     refusal = await reconcile(context.engine, effect.effect_id, caller.by)
     return await context.acted(
         Decision(refusal=refusal, repeated=True), operation.operation_id, command.wait_ms
     )
+
+
+def _reconcilable(context: Context, effect_id: str, caller: Caller) -> tuple[Operation, Effect]:
+    """Whoever may resolve may ask the provider first; an owner may as a driver."""
+    operation_id = context.engine.operation_of_effect(effect_id)
+    if operation_id is not None and "resolve" not in caller.roles:
+        operation = context.engine.state.operations[operation_id]
+        if operation.by.uid == caller.peer.uid:
+            context.driven(operation_id, caller)
+            return context.effect(effect_id, caller)
+    return context.effect(effect_id, caller, Verb.SETTLE)
 
 
 async def resolve(context: Context, command: routes.Resolve, caller: Caller) -> Response:

@@ -49,11 +49,7 @@ async def get_recovery(context: Context, command: routes.GetRecovery, caller: Ca
 
 
 async def resume(context: Context, command: routes.Resume, caller: Caller) -> Response:
-    operation = context.operation(command.operation_id, caller, Verb.DRIVE)
-    for call in operation.ordered_calls():
-        handler = context.engine.handlers_now().get(call.terms.handler)
-        if handler is not None:
-            context.permit_handler(handler, caller)
+    operation = context.driven(command.operation_id, caller)
     if context.engine.draining and command.resume_request_id not in operation.resumes:
         raise Denied(Refusal("Draining", "the daemon is stopping"))
     await context.engine.make_room()
@@ -67,13 +63,14 @@ async def resume(context: Context, command: routes.Resume, caller: Caller) -> Re
             command.digest,
             CallId(new_id("call_")),
             context.engine.config.budget_margin_ms,
-        )
+        ),
+        caller.lent,
     )
     return await context.acted(decision, operation.operation_id, command.wait_ms)
 
 
 async def cancel(context: Context, command: routes.Cancel, caller: Caller) -> Response:
-    operation = context.operation(command.operation_id, caller, Verb.DRIVE)
+    operation = context.driven(command.operation_id, caller)
     decision = await context.engine.commit(
         CancelAsked(now(), operation.operation_id, caller.by, command.reason)
     )
@@ -81,7 +78,7 @@ async def cancel(context: Context, command: routes.Cancel, caller: Caller) -> Re
 
 
 async def extend(context: Context, command: routes.Extend, caller: Caller) -> Response:
-    operation = context.operation(command.operation_id, caller, Verb.DRIVE)
+    operation = context.driven(command.operation_id, caller)
     decision = await context.engine.commit(
         ExtendAsked(now(), operation.operation_id, caller.by, command.max_run_ms, command.reason)
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+
 from supervisor.api import routes
+from supervisor.dispatch import Unavailable
 from supervisor.server import Response
 from supervisor.service.context import Caller, Context, json_response
 from supervisor.service.handler_view import handler_view, handlers_view
@@ -10,7 +13,9 @@ from supervisor.service.status import status_view
 
 
 async def get_status(context: Context, _: routes.GetStatus, caller: Caller) -> Response:
-    await context.read()
+    # A journal that failed is what it must be able to say.
+    with contextlib.suppress(Unavailable):
+        await context.read()
     return json_response(
         200,
         status_view(

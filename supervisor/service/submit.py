@@ -35,7 +35,7 @@ async def dispatch(context: Context, command: routes.Dispatch, caller: Caller) -
     if command.dry_run:
         return json_response(200, _dry_run(context, event, known))
     await engine.make_room()
-    decision = await engine.commit(event)
+    decision = await engine.commit(event, caller.lent)
     if decision.refusal is not None:
         return problem_response(decision.refusal)
     assert decision.operation_id is not None

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from supervisor.cli.difference import difference
@@ -42,12 +42,14 @@ def test_the_first_difference_is_named(first: Any, second: Any, pointer: str | N
     assert difference(first, second) == pointer
 
 
+@settings(max_examples=60, database=None, deadline=None)
 @given(JSON, JSON)
 def test_no_difference_means_the_same_bytes(first: Any, second: Any) -> None:
     same = json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
     assert (difference(first, second) is None) == same
 
 
+@settings(max_examples=60, database=None, deadline=None)
 @given(JSON)
 def test_a_value_does_not_differ_from_itself(value: Any) -> None:
     assert difference(value, json.loads(json.dumps(value))) is None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -187,48 +190,80 @@ def test_ctrl_c_exits_130_and_the_operation_goes_on(ctl: Ctl, daemon: Daemon) ->
     assert ctl("calls", "wait", show["calls"][0]).code == Exit.CANCELLED
 
 
-def test_a_lost_connection_is_answered_by_the_same_request_id(ctl: Ctl, daemon: Daemon) -> None:
-    """A proxy that swallows the first answer: the request was carried out, nobody was told."""
-    import socket as sockets
+class Proxy:
+    """Stands between a client and the daemon: keeps the requests, and may swallow an answer."""
 
-    path = str(daemon.base / "proxy.sock")
-    seen: list[bytes] = []
+    def __init__(self, daemon: Daemon, path: Path, *, swallow_first: bool = False) -> None:
+        self.path = str(path)
+        self.requests: list[bytes] = []
+        self._upstream = daemon.socket
+        self._swallow = swallow_first
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._thread = threading.Thread(target=self._serve, daemon=True)
 
-    def forward(client: sockets.socket, *, swallow: bool) -> None:
-        with client, sockets.socket(sockets.AF_UNIX) as upstream:
-            upstream.connect(daemon.socket)
+    def __enter__(self) -> Self:
+        self._listener.bind(self.path)
+        self._listener.listen()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join(15)
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            with client:
+                self._forward(client)
+
+    def _forward(self, client: socket.socket) -> None:
+        with socket.socket(socket.AF_UNIX) as upstream, contextlib.suppress(OSError):
+            upstream.connect(self._upstream)
             while data := client.recv(65_536):
-                seen.append(data)
+                self.requests.append(data)
                 upstream.sendall(data)
                 answer = upstream.recv(65_536)
-                if swallow:
+                if self._swallow:
+                    self._swallow = False
                     return
                 client.sendall(answer)
 
-    def serve(listener: sockets.socket) -> None:
-        first = True
-        while True:
-            try:
-                client, _ = listener.accept()
-            except OSError:
-                return
-            forward(client, swallow=first)
-            first = False
 
-    with sockets.socket(sockets.AF_UNIX) as listener:
-        listener.bind(path)
-        listener.listen()
-        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
-        thread.start()
-        said = ctl("dispatch", "charge", "--socket", path)
-        listener.shutdown(sockets.SHUT_RDWR)
-    thread.join(10)
+def test_ctrl_c_while_waiting_for_a_call_says_that_it_goes_on(
+    ctl: Ctl, daemon: Daemon, tmp_path: Path
+) -> None:
+    said = ctl("dispatch", "long", "-d", "-o", "json").document
+    line = ["calls", "wait", said["calls"][0], "-o", "json"]
+    with Proxy(daemon, tmp_path / "proxy.sock") as proxy:
+        process = _child(daemon, *line, "--socket", proxy.path)
+        deadline = time.monotonic() + 15
+        while not any(b"wait_ms=" in one for one in proxy.requests):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=15)
+        ctl("operations", "cancel", said["operation_id"], "--reason", "test")
+    assert process.returncode == Exit.INTERRUPTED, err
+    assert f"the operation goes on: {said['operation_id']}" in err
+
+
+def test_a_lost_connection_is_answered_by_the_same_request_id(
+    ctl: Ctl, daemon: Daemon, tmp_path: Path
+) -> None:
+    """The first answer is swallowed: the request was carried out, and nobody was told."""
+    with Proxy(daemon, tmp_path / "proxy.sock", swallow_first=True) as proxy:
+        said = ctl("dispatch", "charge", "--socket", proxy.path)
     assert said.code == Exit.DONE
     assert said.document == {"receipt": 7}
     assert "asking again with the same request id" in said.err
-    ids = {one for data in seen for one in re.findall(rb'"request_id":"([^"]+)"', data)}
-    assert len(ids) == 1
-    [request_id] = ids
+    found = {one for data in proxy.requests for one in re.findall(rb'"request_id":"([^"]+)"', data)}
+    assert len(found) == 1
+    [request_id] = found
     listed = ctl("operations", "list", "--request-id", request_id.decode(), "-o", "ids")
     assert len(listed.out.split()) == 1
 

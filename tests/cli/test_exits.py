@@ -47,7 +47,7 @@ CALLS: list[tuple[str, dict[str, Any], Exit]] = [
     (
         "refused because unsandboxable",
         failed_call(state="refused", attempts=[], error={"code": "SandboxUnavailable"}),
-        Exit.TEMPORARY,
+        Exit.REFUSED,
     ),
     ("refused without a reason", failed_call(state="refused", attempts=[]), Exit.REFUSED),
     ("running", failed_call(state="running"), Exit.TEMPORARY),
@@ -133,11 +133,10 @@ def test_a_problem_of_a_later_version_exits_by_its_status(
     assert exits.of_problem(document) is code
 
 
-def test_only_retryable_or_safe_codes_exit_75() -> None:
+def test_only_retryable_codes_exit_75() -> None:
     """75 means that nothing was applied and the same id may be sent."""
     temporary = {name for name, code in CODES.items() if code.cli_exit == Exit.TEMPORARY}
-    harmless = {"SandboxUnavailable"}  # refused before anything was started
-    assert temporary == {name for name in CODES if CODES[name].retryable} | harmless
+    assert temporary == {name for name in CODES if CODES[name].retryable}
 
 
 def test_every_exit_code_has_a_meaning_and_a_gravity() -> None:

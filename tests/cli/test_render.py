@@ -333,7 +333,6 @@ def _suggests_again(text: str) -> bool:
 
 
 @pytest.mark.parametrize("name", CODES)
-@pytest.mark.guarantee("E11")
 def test_no_problem_suggests_sending_again_unless_it_is_retryable(name: str) -> None:
     code = CODES[name]
     document = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from supervisor.cli.look import UNSAFE, Look, ascii_locale, escape, write
@@ -88,6 +88,7 @@ def test_times_are_exact_to_the_millisecond() -> None:
 IDS = st.text("0123456789abcdefghijklmnopqrstuvwxyz", min_size=20, max_size=20)
 
 
+@settings(database=None, deadline=None)
 @given(
     st.lists(st.tuples(IDS, st.text(max_size=60), IDS), min_size=1, max_size=5),
     st.integers(40, 120),
@@ -185,6 +186,7 @@ def test_json_is_safe_on_a_terminal_and_still_the_same_value(
     assert text.isascii() or not ascii_only
 
 
+@settings(database=None, deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

@@ -7,6 +7,7 @@ carry out directives and give answers only when their position is durable.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +79,7 @@ class Host:
         self.wall_shift, self.boot, self.boot_at = EPOCH_WALL, 0, 0
         self.made = 0
         self.activity = 0  # grows whenever something has moved
+        self.seen: Counter[str] = Counter()  # records and refusals
         self.watch: Callable[[State, Decision, State], None] = lambda before, decision, after: None
 
     @property
@@ -103,6 +105,9 @@ class Host:
         if decision.records:
             self._queue(decision.records)
         self.activity += bool(decision.records or decision.directives)
+        self.seen.update(type(record).__name__ for record in decision.records)
+        if decision.refusal is not None:
+            self.seen[decision.refusal.code] += 1
         self.watch(before, decision, self.state)
         self._wait(Waiting(len(self.payloads), decision.directives, acknowledge))
         return decision

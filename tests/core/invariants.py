@@ -95,7 +95,8 @@ class Invariants:
                 raise AssertionError(f"{effect_id} happened and nobody knows of it")
             effect = state.effect(effect_id)
             if effect.declared.contract in SAFE:
-                assert count <= 1, f"{effect_id} ({effect.declared.contract}) was made {count} times"
+                contract = effect.declared.contract.value
+                assert count <= 1, f"{effect_id} ({contract}) was made {count} times"
                 assert effect.outcome is not Said.NOT_APPLIED, f"{effect_id} was lost"
         for effect_id in state.effects:
             if state.effect(effect_id).outcome is Said.APPLIED:
@@ -153,8 +154,9 @@ class Invariants:
         assert found.state is standing
         for action in found.actions:
             decision = decide(self.host.state, self._ask(operation, action))
-            assert decision.refusal is None, f"{action} is offered and refused: {decision.refusal}"
-        assert self._leads_on(operation, standing, {a.action for a in found.actions}, found.refusals)
+            assert decision.refusal is None, f"{action} is offered, and {decision.refusal}"
+        actions = {action.action for action in found.actions}
+        assert self._leads_on(operation, standing, actions, found.refusals), "it is stuck"
 
     def _ask(self, operation: Operation, action: Action):
         now, operation_id = self.host.now, operation.operation_id
@@ -214,4 +216,3 @@ class Invariants:
 
 def _tries(operation: Operation) -> Tries:
     return {(e.effect_id, t.key): t.outcome for e in operation.effects.values() for t in e.tries}
-

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-
-
 from supervisor.core.checkpoint import canonical_digest, checkpoint_digest
 from supervisor.core.contract import Contract
 from supervisor.core.decide import decide
@@ -215,9 +213,7 @@ class Core:
     ) -> Decision:
         result = members.pop("result", Result({"id": "ch_1"}) if applied else None)
         attempt = members.pop("attempt", len(self.call(call_id).attempts) - 1)
-        return self.do(
-            Confirmed(self.now, call_id, attempt, ordinal, applied, result, **members)
-        )
+        return self.do(Confirmed(self.now, call_id, attempt, ordinal, applied, result, **members))
 
     def exit(
         self,
@@ -231,9 +227,7 @@ class Core:
         how = members.pop("how", Exit(code=status))
         active_ms = members.pop("active_ms", 1_000)
         attempt = members.pop("attempt", len(self.call(call_id).attempts) - 1)
-        return self.do(
-            Exited(self.now, call_id, attempt, outcome, active_ms, exit=how, **members)
-        )
+        return self.do(Exited(self.now, call_id, attempt, outcome, active_ms, exit=how, **members))
 
     def lose(self, call_id: CallId, *, dead: bool = True) -> Decision:
         number = len(self.call(call_id).attempts) - 1
@@ -333,6 +327,3 @@ def unchanged(decision: Decision) -> bool:
 def only(values: list[Any]) -> Any:
     (value,) = values
     return value
-
-
-

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from supervisor.core.ids import CallId
 from supervisor.core.record import Outcome, Result
-from tests.core.made import ASK, KEY, NEVER, NONE, Core, effect, terms
+from tests.core.made import ASK, KEY, NONE, Core, effect, terms
 
 LOST = Result(unavailable="too_large")
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from supervisor.core.budget import Budget
 from supervisor.core.record import Outcome
+from tests.core.examples import examples
 from tests.core.made import NEVER, NONE, Core, code, effect, kinds, terms, unchanged
 
 PLAIN = terms()
@@ -234,6 +235,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.guarantee("B2", "B3", "B5")
+@examples(60, 5_000)
 @given(st.integers(1, 200_000), st.integers(0, 1_000), STEPS)
 def test_what_is_charged_stays_below_the_limit_and_only_an_end_lowers_it(limit, margin, steps):
     budget, running = Budget(limit), []

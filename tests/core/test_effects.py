@@ -5,28 +5,19 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from supervisor.core.contract import Contract
-from supervisor.core.errors import IllegalTransition
 from supervisor.core.record import (
-    AttemptReserved,
-    DeclaredEffect,
-    EffectAnnounced,
-    Exit,
+    EffectConfirmed,
     Outcome,
-    Relaunch,
     Result,
     Settler,
 )
-from supervisor.core.state import Effect, Said, Try
 from supervisor.core.step import AnswerApplied, GiveLeave, RefuseAnnouncement, SayRecorded
 from tests.core.made import (
     ASK,
     KEY,
-    MS,
     NEVER,
     NONE,
     NOON,
-    OPERATOR,
     Core,
     code,
     directives,
@@ -35,7 +26,7 @@ from tests.core.made import (
     terms,
     unchanged,
 )
-from tests.core.situations import ASKED, FREE, KEYED, LOST, ONE, TWO, WHOLE
+from tests.core.situations import KEYED, ONE, TWO, WHOLE
 
 
 def outcome(core, call_id, ordinal=0):
@@ -352,6 +343,20 @@ def test_what_the_supervisor_knows_of_a_try_says_nothing_of_the_earlier_ones(why
 
 
 @pytest.mark.guarantee("E4")
+def test_an_answer_for_a_key_speaks_of_no_later_try():
+    core = Core()
+    call_id = core.begin(KEYED)
+    core.announce(call_id)
+    core.lose(call_id)
+    launched = core.relaunch(call_id)
+    core.announce(launched)
+    base = (NOON, core.operation(call_id).operation_id, call_id, 0, 0)
+    effect_id = core.effect(call_id).effect_id
+    core.put(EffectConfirmed(*base, effect_id, False, Settler.HANDLER))
+    assert [one.outcome.value for one in core.effect(call_id).tries] == ["not_applied", "announced"]
+
+
+@pytest.mark.guarantee("E7")
 def test_a_late_word_about_an_old_try_does_not_settle_the_one_that_runs():
     core = Core()
     call_id = core.begin(KEYED)
@@ -362,380 +367,3 @@ def test_a_late_word_about_an_old_try_does_not_settle_the_one_that_runs():
     core.announce(launched)
     core.confirm(call_id, applied=False, attempt=0)
     assert [one.outcome.value for one in core.effect(call_id).tries] == ["unknown", "announced"]
-
-
-# --- ends -----------------------------------------------------------------------------------
-
-ENDINGS = {
-    "exit 0": (Outcome.SUCCEEDED, Exit(code=0)),
-    "exit 1": (Outcome.FAILED, Exit(code=1)),
-    "signal": (Outcome.FAILED, Exit(signal=9)),
-    "deadline": (Outcome.TIMED_OUT, Exit(signal=15)),
-    "deadline, exit 0": (Outcome.TIMED_OUT, Exit(code=0)),
-    "cancelled": (Outcome.CANCELLED, Exit(signal=15)),
-    "lost": None,
-    "lost alive": None,
-    "crash": None,
-    "crash, still alive": None,
-}
-
-
-def end(core, call_id, how):
-    if how == "lost":
-        core.lose(call_id)
-    elif how == "lost alive":
-        core.lose(call_id, dead=False)
-    elif how == "crash":
-        core.restart()
-    elif how == "crash, still alive":
-        core.restart((call_id, 0))
-    else:
-        seen, status = ENDINGS[how]
-        core.exit(call_id, seen, how=status)
-
-
-@pytest.mark.guarantee("E6")
-@pytest.mark.parametrize("how", ENDINGS)
-@pytest.mark.parametrize("contract", list(Contract))
-def test_however_an_attempt_ends_leave_without_confirmation_is_unknown(how, contract):
-    core = Core()
-    call_id = core.begin(terms(effect(contract=contract), effect("mail")))
-    core.announce(call_id)
-    core.announce(call_id, "mail")
-    core.confirm(call_id, 1)
-    end(core, call_id, how)
-    assert outcome(core, call_id, 0) == "unknown"
-    assert outcome(core, call_id, 1) == "applied"
-    assert core.state.leaves == 0
-
-
-@pytest.mark.guarantee("E1", "E6")
-@pytest.mark.parametrize("how", ENDINGS)
-def test_an_attempt_without_any_leave_has_applied_nothing(how):
-    core = Core()
-    call_id = core.begin(ONE)
-    end(core, call_id, how)
-    assert not core.operation(call_id).effects
-    assert core.stands(call_id).value != "unknown"
-
-
-# how: (outcome, settled by) of a whole-call effect with not_applied_exits = [3]
-WHOLE_CALL = {
-    (Outcome.SUCCEEDED, Exit(code=0)): ("applied", Settler.HANDLER),
-    (Outcome.FAILED, Exit(code=3)): ("not_applied", Settler.HANDLER),
-    (Outcome.FAILED, Exit(code=1)): ("unknown", None),
-    (Outcome.FAILED, Exit(signal=9)): ("unknown", None),
-    (Outcome.TIMED_OUT, Exit(code=0)): ("applied", Settler.HANDLER),
-    (Outcome.TIMED_OUT, Exit(signal=15)): ("unknown", None),
-    (Outcome.CANCELLED, Exit(code=0)): ("applied", Settler.HANDLER),
-    (Outcome.CANCELLED, Exit(signal=15)): ("unknown", None),
-    (Outcome.NOT_STARTED, None): ("not_applied", Settler.SUPERVISOR),
-}
-
-
-@pytest.mark.guarantee("E6", "E15")
-@pytest.mark.parametrize(("ending", "expected"), WHOLE_CALL.items(), ids=str)
-def test_a_whole_call_effect_is_judged_by_how_its_handler_ended(ending, expected):
-    core = Core()
-    call_id = core.begin(WHOLE)
-    seen, how = ending
-    core.exit(call_id, seen, how=how, value=Result("printed"))
-    known = core.effect(call_id)
-    assert (known.outcome.value, known.settled_by) == expected
-    if expected[0] == "applied":
-        assert known.result == Result("printed")
-
-
-@pytest.mark.guarantee("E15")
-@pytest.mark.parametrize("how", ["crash", "lost"])
-def test_a_whole_call_effect_without_a_durable_start_never_ran(how):
-    core = Core()
-    call_id = core.submit(WHOLE)
-    base = (NOON, core.operation(call_id).operation_id, call_id, 0)
-    core.put(AttemptReserved(*base, 10_000, Relaunch.FIRST, "d"))
-    # No frame of this version announces before the start; the fold decides it all the same.
-    announced = EffectAnnounced(*base, 0, "eff_1", WHOLE.effects[0], None, "", "d", 0)
-    with pytest.raises(IllegalTransition, match="reserved"):
-        core.put(announced)
-    end(core, call_id, how)
-    assert core.stands(call_id).value == "interrupted"
-    assert not core.operation(call_id).effects
-    assert core.operation(call_id).budget.reserved_ms == 10_000
-
-
-@pytest.mark.guarantee("E14")
-@pytest.mark.parametrize("seen", [Outcome.SUCCEEDED, Outcome.TIMED_OUT])
-def test_exit_0_is_late_when_the_deadline_was_seen_first(seen):
-    core = Core()
-    call_id = core.begin(ONE)
-    core.announce(call_id)
-    core.confirm(call_id)
-    core.exit(call_id, seen, status=0, value=Result("done"))
-    assert core.attempt(call_id).outcome is seen
-    assert core.attempt(call_id).late is (seen is Outcome.TIMED_OUT)
-
-
-@pytest.mark.guarantee("E17")
-@pytest.mark.parametrize("how", ENDINGS)
-def test_an_unknown_effect_without_a_contract_makes_nothing_unknown(how):
-    core = Core()
-    call_id = core.begin(FREE)
-    core.announce(call_id)
-    end(core, call_id, how)
-    assert outcome(core, call_id) == "unknown"
-    assert core.stands(call_id).value != "unknown"
-    assert core.call_stands(call_id).value != "unknown"
-
-
-# --- reconcilers ------------------------------------------------------------------------------
-
-
-def unknown(core, *, settled_ms=6_000):
-    call_id = core.begin(ASKED)
-    core.announce(call_id)
-    core.lose(call_id)
-    core.wait(settled_ms)
-    return call_id
-
-
-@pytest.mark.guarantee("E9")
-@pytest.mark.parametrize(
-    ("applied", "stands", "settled_by"),
-    [
-        (True, "applied", Settler.RECONCILER),
-        (False, "not_applied", Settler.RECONCILER),
-        (None, "unknown", None),
-    ],
-)
-def test_a_reconcilers_answer_settles_and_not_knowing_is_evidence_only(
-    applied, stands, settled_by
-):
-    core = Core()
-    call_id = unknown(core)
-    core.reconcile(call_id)
-    before = core.effect(call_id).revision
-    core.answer(call_id, applied=applied, detail="said so")
-    known = core.effect(call_id)
-    assert (known.outcome.value, known.settled_by) == (stands, settled_by)
-    assert known.revision == before + (applied is not None)
-    assert known.reconciling is None
-
-
-@pytest.mark.guarantee("E9")
-@pytest.mark.parametrize(
-    ("asked_after_ms", "applied", "settles"),
-    [
-        (5_000, False, True),
-        (4_999, False, False),
-        (0, False, False),
-        (0, True, True),
-    ],
-)
-def test_not_applied_counts_only_from_settle_ms_after_the_last_death(
-    asked_after_ms, applied, settles
-):
-    core = Core()
-    call_id = unknown(core, settled_ms=asked_after_ms)
-    core.reconcile(call_id)
-    core.wait(60_000)  # when it answers does not matter
-    (record,) = core.answer(call_id, applied=applied).records
-    assert record.settles is settles
-    assert outcome(core, call_id) == (
-        "unknown" if not settles else "applied" if applied else "not_applied"
-    )
-
-
-@pytest.mark.guarantee("E9")
-@pytest.mark.parametrize(
-    ("wall_ms", "mono_ms", "reboot", "settles"),
-    [
-        (5_000, 5_000, False, True),
-        (86_400_000, 4_999, False, False),  # the wall clock jumped
-        (4_999, 86_400_000, False, False),
-        (5_000, 0, True, True),  # another boot's clock says nothing
-        (4_999, 86_400_000, True, False),
-    ],
-)
-def test_settle_ms_is_waited_for_on_every_clock_that_can_tell(wall_ms, mono_ms, reboot, settles):
-    core = Core()
-    call_id = unknown(core, settled_ms=0)
-    core.wall += wall_ms * MS
-    core.mono += mono_ms * MS
-    if reboot:
-        core.boot_id = "boot-2"
-    core.reconcile(call_id)
-    (record,) = core.answer(call_id, applied=False).records
-    assert record.settles is settles
-
-
-@pytest.mark.guarantee("E9")
-def test_an_answer_that_does_not_count_can_be_asked_again():
-    core = Core()
-    call_id = unknown(core, settled_ms=0)
-    core.reconcile(call_id)
-    core.answer(call_id, applied=False)
-    core.wait(5_000)
-    core.reconcile(call_id)
-    core.answer(call_id, applied=False)
-    assert outcome(core, call_id) == "not_applied"
-
-
-@pytest.mark.guarantee("E9")
-@pytest.mark.parametrize("resolved", [True, False])
-@pytest.mark.parametrize("answered", [True, False])
-def test_an_answer_bound_to_a_moved_revision_settles_nothing(resolved, answered):
-    core = Core()
-    call_id = unknown(core)
-    core.reconcile(call_id)
-    core.resolve(call_id, applied=resolved)
-    (record,) = core.answer(call_id, applied=answered).records
-    assert not record.settles
-    assert outcome(core, call_id) == ("applied" if resolved else "not_applied")
-    assert core.effect(call_id).settled_by is Settler.OPERATOR
-
-
-@pytest.mark.guarantee("E10")
-def test_one_reconciler_of_an_effect_at_a_time_and_none_after_a_restart():
-    core = Core()
-    call_id = unknown(core)
-    core.reconcile(call_id)
-    assert code(core.reconcile(call_id)) == "PreviousAttemptAlive"
-    core.restart()
-    assert core.effect(call_id).reconciling is None
-    late = core.answer(call_id, applied=False)
-    assert unchanged(late)
-    assert code(late) == "NotFound"
-    assert core.reconcile(call_id).refusal is None
-
-
-@pytest.mark.guarantee("E12")
-def test_an_expired_keys_reconciler_settles_it_and_a_valid_keys_may_as_well():
-    core = Core()
-    of = terms(effect(contract=KEY, reconciler=effect(contract=ASK).reconciler))
-    call_id = core.begin(of)
-    core.announce(call_id)
-    core.lose(call_id)
-    core.wait(6_000)
-    core.reconcile(call_id)
-    core.answer(call_id, applied=False)
-    assert outcome(core, call_id) == "not_applied"
-
-
-# --- operators --------------------------------------------------------------------------------
-
-
-@pytest.mark.guarantee("E9")
-def test_an_operator_states_the_outcome_of_the_revision_that_was_looked_at():
-    core = Core()
-    call_id = core.begin(ONE)
-    core.announce(call_id)
-    core.restart()
-    stale = core.resolve(call_id, applied=True, if_revision=core.effect(call_id).revision - 1)
-    assert unchanged(stale)
-    assert code(stale) == "DurableResumeConflict"
-    (record,) = core.resolve(call_id, applied=True, evidence="receipt 7").records
-    assert (record.by, record.evidence) == (OPERATOR, "receipt 7")
-    assert core.effect(call_id).settled_by is Settler.OPERATOR
-
-
-@pytest.mark.guarantee("E9")
-def test_the_same_statement_again_gets_its_record_also_on_an_old_revision():
-    core = Core()
-    call_id = core.begin(ONE)
-    core.announce(call_id)
-    core.restart()
-    revision = core.effect(call_id).revision
-    core.resolve(call_id, applied=False, if_revision=revision)
-    again = core.resolve(call_id, applied=False, if_revision=revision)
-    assert again.repeated
-    assert unchanged(again)
-
-
-@pytest.mark.guarantee("E9")
-@pytest.mark.parametrize(
-    ("moment", "applied", "refusal"),
-    [
-        ("running", True, None),
-        ("running", False, "PreviousAttemptAlive"),
-        ("in doubt", True, None),
-        ("in doubt", False, "PreviousAttemptAlive"),
-        ("dead", True, None),
-        ("dead", False, None),
-        ("attested", False, None),
-    ],
-)
-def test_applied_may_be_stated_any_time_and_not_applied_only_of_the_dead(
-    moment, applied, refusal
-):
-    core = Core()
-    call_id = core.begin(ONE)
-    core.announce(call_id)
-    if moment != "running":
-        core.lose(call_id, dead=moment == "dead")
-    if moment == "attested":
-        core.prove_dead(call_id, by=OPERATOR)
-    assert code(core.resolve(call_id, applied=applied)) == refusal
-
-
-@pytest.mark.guarantee("E9")
-def test_every_try_must_be_dead_before_not_applied_is_believed():
-    core = Core()
-    call_id = core.begin(KEYED)
-    core.announce(call_id)
-    core.lose(call_id)
-    launched = core.relaunch(call_id)
-    core.announce(launched)
-    core.lose(launched, dead=False)
-    assert code(core.resolve(call_id, applied=False)) == "PreviousAttemptAlive"
-    core.prove_dead(launched)
-    core.resolve(call_id, applied=False)
-    assert [one.outcome.value for one in core.effect(call_id).tries] == ["not_applied"] * 2
-
-
-@pytest.mark.guarantee("E9")
-@pytest.mark.parametrize(
-    ("said", "truth"),
-    [
-        (["applied", "unknown"], "applied"),
-        (["unknown", "applied"], "applied"),
-        (["not_applied", "applied"], "applied"),
-        (["not_applied", "unknown"], "unknown"),
-        (["unknown", "not_applied"], "unknown"),
-        (["not_applied", "not_applied"], "not_applied"),
-        (["unknown", "announced"], "announced"),
-        (["applied", "announced"], "applied"),
-    ],
-)
-def test_the_truth_of_an_effect_is_over_all_its_tries(said, truth):
-    tries = tuple(Try("call_1", n, Said(one)) for n, one in enumerate(said))
-    declared = DeclaredEffect("charge", NEVER)
-    known = Effect("eff_1", 0, declared, None, "", "", 0, 0, "boot-1", tries)
-    assert known.outcome.value == truth
-
-
-@pytest.mark.guarantee("E9")
-def test_an_effects_revision_counts_the_records_that_name_it_in_any_call():
-    core = Core()
-    call_id = core.begin(KEYED)
-    core.announce(call_id)
-    assert core.effect(call_id).revision == 1
-    core.lose(call_id)
-    launched = core.relaunch(call_id)
-    core.announce(launched)
-    assert core.effect(call_id).revision == 2
-    core.confirm(launched)
-    assert core.effect(call_id).revision == 3
-    core.confirm(launched, applied=False)
-    assert core.effect(call_id).revision == 4
-
-
-@pytest.mark.guarantee("E8")
-def test_a_lost_result_never_leads_to_a_second_launch():
-    core = Core()
-    call_id = core.begin(ONE)
-    core.announce(call_id)
-    core.confirm(call_id, result=LOST)
-    core.lose(call_id)
-    assert code(core.resume(call_id)) == "EffectResultUnavailable"
-    core.resolve(call_id, applied=True, result=Result("found"))
-    assert kinds(core.resume(call_id)) == ["ResumeAccepted", "CallRestored"]

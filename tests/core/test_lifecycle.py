@@ -49,7 +49,12 @@ LEGAL = {
     "effect_answered": {"started with leave"},
     "announcement_refused": {"started", "started with leave"},
     "effect_confirmed": {"started with leave", "interrupted, in doubt", "interrupted"},
-    "confirmation_disputed": {"started with leave", "ended", "interrupted, in doubt", "interrupted"},
+    "confirmation_disputed": {
+        "started with leave",
+        "ended",
+        "interrupted, in doubt",
+        "interrupted",
+    },
     "attempt_ended": {"reserved", "started", "started with leave"},
     "attempt_interrupted": {"reserved", "started", "started with leave"},
     "death_proven": {"interrupted, in doubt"},

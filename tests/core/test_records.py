@@ -6,11 +6,12 @@ import json
 
 import attrs
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.record import KINDS, CallAccepted, Record
 from supervisor.journal.records import UnknownRecord, decode, encode, to_document
+from tests.core.examples import examples
 from tests.core.generated import ANY_RECORD, RECORDS
 from tests.core.made import CLIENT, NOON, effect, terms
 
@@ -60,7 +61,7 @@ def test_every_field_of_the_format_keeps_its_name_and_later_ones_have_defaults()
 @pytest.mark.guarantee("J1")
 @pytest.mark.parametrize("kind", sorted(RECORDS))
 def test_every_kind_reads_back_as_it_was_written(kind):
-    @settings(max_examples=12)
+    @examples(12, 500)
     @given(RECORDS[kind])
     def reads_back(record):
         payload = encode([record])
@@ -72,7 +73,7 @@ def test_every_kind_reads_back_as_it_was_written(kind):
 
 
 @given(st.lists(ANY_RECORD, max_size=4))
-@settings(max_examples=30)
+@examples(30, 2_000)
 def test_a_frame_is_one_line_without_a_tab_and_keeps_its_order(records):
     payload = encode(records)
     assert decode(payload) == tuple(records)
@@ -85,6 +86,10 @@ def test_a_frame_is_one_line_without_a_tab_and_keeps_its_order(records):
 def accepted(**members):
     call = CallAccepted(NOON, "op_1", "call_1", terms(effect()), {"a": 1}, 1_000, CLIENT)
     return {**to_document(call), **members}
+
+
+def started(**members):
+    return {"k": "daemon_started", "at": 1, "epoch": 1, "boot_id": "", "version": "", **members}
 
 
 @pytest.mark.guarantee("R6")
@@ -111,15 +116,10 @@ def accepted(**members):
         accepted(terms={**accepted()["terms"], "read_only": 0}),
         accepted(terms={**accepted()["terms"], "effects": [{"name": "x", "contract": "maybe"}]}),
         {"k": "call_accepted"},
-        {"k": "daemon_started", "at": 1, "epoch": 1, "boot_id": "", "version": "", "alive": [["c"]]},
-        {
-            "k": "daemon_started",
-            "at": 1,
-            "epoch": 1,
-            "boot_id": "",
-            "version": "",
-            "alive": [["c", 0, 1]],
-        },
+        started(alive=[["c"]]),
+        started(alive=[["c", 0, 1]]),
+        started(alive=[["c", "0"]]),
+        started(alive="c"),
         [],
         "call_accepted",
         None,
@@ -142,7 +142,7 @@ def test_what_is_no_payload_is_refused(payload):
 
 
 @given(ANY_RECORD, st.data())
-@settings(max_examples=60)
+@examples(60, 5_000)
 def test_a_record_of_which_a_byte_was_changed_reads_as_another_one_or_not_at_all(record, data):
     payload = bytearray(encode([record]))
     at = data.draw(st.integers(0, len(payload) - 1))

@@ -6,9 +6,9 @@ import attrs
 import pytest
 
 from supervisor.core.checkpoint import checkpoint, checkpoint_digest
+from supervisor.core.errors import Refusal
 from supervisor.core.record import By, Outcome, Result
 from supervisor.core.step import ArtifactsAsked, Withheld
-from supervisor.core.errors import Refusal
 from tests.core.made import (
     KEY,
     MS,
@@ -135,9 +135,7 @@ def test_a_resume_of_another_checkpoint_is_a_conflict(change):
     ("same_id", "same_revision", "same_digest"),
     [(True, False, False), (False, True, True), (True, True, False)],
 )
-def test_a_second_use_of_an_id_or_of_a_revision_is_a_conflict(
-    same_id, same_revision, same_digest
-):
+def test_a_second_use_of_an_id_or_of_a_revision_is_a_conflict(same_id, same_revision, same_digest):
     core = Core()
     call_id = interrupted(core)
     first = core.resuming(call_id, resume_request_id="first")

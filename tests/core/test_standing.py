@@ -91,27 +91,20 @@ def test_the_rows_reach_every_state_that_a_dispatch_can_have():
     assert {row[1] for row in STANDS.values()} == {one.value for one in CallState}
 
 
+@pytest.mark.guarantee("R1")
 @pytest.mark.parametrize("name", SITUATIONS)
-def test_a_restart_moves_nothing_that_is_at_rest(name):
+def test_a_restart_starts_nothing_and_moves_nothing_that_is_at_rest(name):
     core = Core()
     call_id = SITUATIONS[name](core)
     before = core.operation(call_id)
     moved = call_id in core.state.moving or core.newest(call_id) in core.state.moving
-    core.restart()
+    assert core.restart().directives == ()
     after = core.operation(call_id)
     if moved or name == "being reconciled":
         assert after.revision == before.revision + 1
     else:
         assert after == before
     assert dict(core.state.moving) == {}
-
-
-@pytest.mark.guarantee("R1")
-@pytest.mark.parametrize("name", SITUATIONS)
-def test_a_restart_starts_nothing(name):
-    core = Core()
-    SITUATIONS[name](core)
-    assert core.restart().directives == ()
 
 
 @pytest.mark.parametrize(

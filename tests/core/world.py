@@ -21,7 +21,7 @@ MS = 1_000_000
 
 @attrs.define
 class Request:
-    """One request on its way; `latest` is when it must have arrived, None while its sender lives."""
+    """On its way; `latest` is when it must have arrived, None while its sender lives."""
 
     effect_id: EffectId
     contract: Contract

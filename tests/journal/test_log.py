@@ -97,6 +97,17 @@ async def test_closing_before_start_releases_the_lock(tmp_path):
         await journal.close()
 
 
+@pytest.mark.parametrize("start", [False, True], ids=["never started", "started later"])
+async def test_what_is_appended_before_the_start_is_written_all_the_same(tmp_path, start):
+    journal, _ = opened(tmp_path / "j")
+    assert journal.append(decision(1)) == 1
+    if start:
+        journal.start()
+        await journal.durable(1)
+    await journal.close()
+    assert [f.payload for f in read_frames(tmp_path / "j")] == [decision(1)]
+
+
 @pytest.mark.guarantee("R13")
 async def test_a_position_is_given_at_once_and_durable_only_after_its_sync(tmp_path):
     os_ = GatedOs()

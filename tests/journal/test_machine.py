@@ -123,7 +123,7 @@ TestJournalMachine.settings = settings(
 )
 TestLongMachine = pytest.mark.long(LongMachine.TestCase)
 TestLongMachine.settings = settings(
-    max_examples=3000,
+    max_examples=1000,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

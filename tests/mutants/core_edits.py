@@ -5,7 +5,6 @@ imported the function runs the edited one; it is undone when its context ends.
 """
 
 from __future__ import annotations
-
 import __future__
 
 import contextlib
@@ -24,8 +23,10 @@ from supervisor.core.decide import operation as decide_operation
 from supervisor.core.decide import settle as decide_settle
 from supervisor.core.evolve import attempt as evolve_attempt
 from supervisor.core.evolve import effect as evolve_effect
+from supervisor.core.evolve import fold
 from supervisor.core.evolve import settle as evolve_settle
-from supervisor.core.state import Call, State
+from supervisor.core.record import Record
+from supervisor.journal.records import decode, encode
 from tests.core.host import Host, Waiting
 
 
@@ -77,9 +78,7 @@ class Cell:
 UNKNOWN, RETRY = contract.Evidence.UNKNOWN, contract.Verdict.RETRY
 
 EDITS: dict[str, list[Edit | Cell]] = {
-    "a no_safe_retry effect is retried": [
-        Cell((UNKNOWN, contract.Contract.NO_SAFE_RETRY), RETRY)
-    ],
+    "a no_safe_retry effect is retried": [Cell((UNKNOWN, contract.Contract.NO_SAFE_RETRY), RETRY)],
     "an effect that only its provider knows is retried": [
         Cell((UNKNOWN, contract.Contract.RECONCILIATION), RETRY)
     ],
@@ -152,10 +151,8 @@ EDITS: dict[str, list[Edit | Cell]] = {
     "any checkpoint may be resumed": [
         Edit(decide_operation._checkpoint_conflict, "event.revision != operation.revision", "False")
     ],
-    "an unfinished attempt goes on after a restart": [
-        Edit(
-            evolve_attempt.interrupt, "if dead else {}", "if True else {}"
-        )
+    "a survivor is taken for dead": [
+        Edit(evolve_attempt.interrupt, "if dead else {}", "if True else {}")
     ],
     "an unknown effect lets the operation be finished": [
         Edit(standing.operation_state, "unresolved(e)", "False")
@@ -176,10 +173,20 @@ EDITS: dict[str, list[Edit | Cell]] = {
         Edit(decide_settle._reconcile_refusal, "relaunched(operation, effect) or ", "")
     ],
     "a late exit hides what was left out": [
-        Edit(decide_attempt._would_have_succeeded, "exit_zero and attempt.code", "exit_zero or attempt.code")
+        Edit(
+            decide_attempt._would_have_succeeded,
+            "exit_zero and attempt.code",
+            "exit_zero or attempt.code",
+        )
     ],
-    "a crash forgets that a queued call was queued": [
-        Edit(Call.live.fget, "last if last is not None and last.live else None", "None")
+    "the time to settle is taken from the wall clock only": [
+        Edit(decide_settle._waited_ns, "attempt.ended_boot == running.identity.boot_id", "False")
+    ],
+    "a key's age is the wall clock's": [
+        Edit(lineage.age_ms, "effect.boot_id == now.boot_id", "False")
+    ],
+    "words after the end are believed": [
+        Edit(decide_effect.confirmed, "not call.attempts[event.attempt].dead", "True")
     ],
 }
 
@@ -199,20 +206,17 @@ class EagerHost(Host):
 class LazyHost(Host):
     """Folds a decision when the disk has it, and not when it is queued."""
 
-    def _queue(self, records) -> None:
-        before = self.state
-        super()._queue(records)
-        self.behind = getattr(self, "behind", before)
-        self.state = self.behind
+    def _queue(self, records: tuple[Record, ...]) -> None:
+        self.payloads.append(encode(records))
 
     def sync(self, count: int) -> None:
+        for payload in self.payloads[self.durable : self.durable + count]:
+            self.state = fold(self.state, len(self.states), decode(payload))
+            self.states.append(self.state)
         super().sync(count)
-        self.behind = self.state = self.states[self.durable]
 
 
 HOSTS = {
     "the shell acts before the journal": EagerHost,
     "state is folded after the sync": LazyHost,
 }
-
-__all__ = ["EDITS", "HOSTS", "State"]

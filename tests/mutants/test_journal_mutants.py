@@ -36,6 +36,11 @@ def crash_states() -> None:
     test.every_workload(2, limit=64, align=512)
 
 
+def line_ends() -> None:
+    test = importlib.import_module("tests.journal.test_crash_states")
+    test.test_a_batch_whose_lines_end_anywhere_near_a_sectors_end_may_be_torn(512)
+
+
 def tears() -> None:
     test = importlib.import_module("tests.journal.test_corruption")
     test.test_no_tear_of_a_large_batch_is_taken_for_rot(512, 11)
@@ -138,7 +143,12 @@ MUTANTS = {
         CHAIN, {" or line.previous != tip.digest[:32]": ""}, edited
     ),
     "lines inside a payload are believed": Mutant(
-        CODEC, {"if line is not None and _is_own_line(buf, line)": "if line is not None"}, quoted
+        CODEC,
+        {"if line is not None and _is_own_line(buf, at, line)": "if line is not None"},
+        quoted,
+    ),
+    "a line may end where a sector begins": Mutant(
+        CODEC, {"% SECTOR == 1:": "% SECTOR == -1:"}, line_ends
     ),
     "a failed sync is tried once more": Mutant(SEGMENTS, {SYNC: TWICE}, failed_sync),
     "a short write counts as written": Mutant(

@@ -2,8 +2,9 @@
 
 Each line of stdin is a JSON list: ``settled`` or ``burst``, then commands. The daemon prints its
 pid, its launcher's pid, starts each command in a sandbox of its own and prints ``ready``. A
-``settled`` one waits until each has said ``ready``; a ``burst`` prints it before the first, and
-prepares one more sandbox, never used, before each. When it is dead, ``reaped`` is printed.
+``settled`` one waits until each has said ``ready``; a ``burst`` prints it as soon as its
+launcher works, and prepares one more sandbox, never used, before each. When it is dead, ``reaped``
+is printed.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ async def main(launcher: Launcher, burst: bool, commands: list[tuple[str, ...]])
     async with trio.open_nursery() as nursery:
         await nursery.start(launcher.run)
         print(launcher.pid, flush=True)
-        if burst:
-            print("ready", flush=True)
         kept = []
+        if burst:
+            kept.append(await launcher.prepare(Spec()))
+            print("ready", flush=True)
         for argv in commands:
             if burst:
                 kept.append(await launcher.prepare(Spec(closure=(argv[0],))))

@@ -107,6 +107,7 @@ def test_killing_in_the_middle_of_a_burst_leaves_nothing(
     Inits that nobody dispatched to have no tag: they are found as the launcher's children.
     """
     chance = random.Random(0)
+    most = 0
     for _ in range(trials):
         tag = new_tag()
         with no_survivors(tag):
@@ -115,8 +116,10 @@ def test_killing_in_the_middle_of_a_burst_leaves_nothing(
             inits = set(_children(daemons.launcher))
             daemons.kill(whom)
             inits |= set(_children(daemons.launcher))
+            most = max(most, len(inits))
             wait_until(lambda t=tag, i=inits: not tagged(t) and not _live_inits(i), BOUND_S)
             daemons.finish()
+    assert most > 1, "no burst was ever under way"
 
 
 def _children(pid: int) -> list[tuple[int, str]]:

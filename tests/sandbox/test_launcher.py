@@ -187,6 +187,7 @@ async def test_the_launcher_cannot_be_looked_into_and_has_no_capability_to_spare
     async with launched() as launcher:
         await (await launcher.prepare(Spec())).discard()
         status = Path(f"/proc/{launcher.pid}/status").read_text()
+        assert status.startswith("Name:\teffectd-launch\n")
         effective = next(line for line in status.splitlines() if line.startswith("CapEff"))
         allowed = 0xC0 if os.getuid() == 0 else 0  # SETGID and SETUID, to write the id maps
         assert int(effective.split()[1], 16) == allowed

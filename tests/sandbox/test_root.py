@@ -225,6 +225,23 @@ async def test_a_path_that_is_not_there_is_named_with_a_remedy(kind: str) -> Non
         assert "not there" in caught.value.remedy
 
 
+@pytest.mark.guarantee("S4")
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("read", "/"),
+        ("read", "//./"),
+        ("write", "/tmp/"),
+        ("unix", "/run"),
+        ("closure", "/proc/1/root"),
+    ],
+)
+async def test_what_a_sandbox_has_for_itself_is_never_the_hosts(kind: str, path: str) -> None:
+    async with launched() as launcher:
+        with pytest.raises(SandboxUnavailable, match="of its own"):
+            await launcher.prepare(Spec(**{kind: (path,)}))
+
+
 @pytest.mark.guarantee("S9")
 async def test_a_path_that_the_handlers_uid_cannot_reach_is_named(folder: Path) -> None:
     closed = folder / "closed"

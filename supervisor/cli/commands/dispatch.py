@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from supervisor.cli.exits import Exit, is_final
-from supervisor.cli.follow import Patience, follow_operation
+from supervisor.cli.follow import Interrupted, Patience, follow_operation
 from supervisor.cli.given import json_value, labels
 from supervisor.cli.output import Shared, shared
+from supervisor.cli.render_problem import goes_on
 from supervisor.cli.talk import WAIT_MS, Daemon, Document, Problem
 from supervisor.cli.text import json_text
 
@@ -69,6 +70,8 @@ def dispatch(  # noqa: PLR0913 - one parameter an option
         calls = given.daemon.newest_calls_of(operation)
     except KeyboardInterrupt:
         return _interrupted(given, named, accepted)
+    except Interrupted:
+        raise
     except Exception as error:
         _say_what_stands(given, error, named, accepted)
         raise
@@ -131,18 +134,13 @@ def _detached(given: Shared, operation: Document) -> Exit:
 
 
 def _interrupted(given: Shared, request_id: str, operation: Document | None) -> Exit:
-    operation = operation or _accepted_as(given, request_id)
-    if operation is None:
-        given.note(
-            "\nInterrupted before the daemon answered: it may have been accepted.\n"
-            f"  find it: effectctl operations list --request-id {request_id}"
-        )
+    found = operation or _accepted_as(given, request_id)
+    if found is not None:
+        given.note(goes_on(str(found["operation_id"])))
         return Exit.INTERRUPTED
-    operation_id = operation["operation_id"]
     given.note(
-        f"\nInterrupted here; the operation goes on: {operation_id}\n"
-        f"  look:   effectctl operations show {operation_id}\n"
-        f"  end it: effectctl operations cancel {operation_id} --reason 'WHY'"
+        "\nInterrupted before the daemon answered: it may have been accepted.\n"
+        f"  find it: effectctl operations list --request-id {request_id}"
     )
     return Exit.INTERRUPTED
 
@@ -169,11 +167,12 @@ def _say_what_stands(
 
     if operation is not None:
         given.note(f"effectctl: it was accepted and goes on: {operation['operation_id']}")
-    elif isinstance(error, AnswerLost):
-        given.note(
-            "effectctl: it may have been accepted. Sending it again is safe only as\n"
-            f"  effectctl dispatch ... --request-id {request_id}"
-        )
+        return
+    lost = isinstance(error, AnswerLost)
+    later = isinstance(error, Problem) and error.document.get("retryable") is True
+    if lost or later:
+        said = "it may have been accepted" if lost else "nothing is known to be accepted"
+        given.note(f"effectctl: {said}; the same request is named by --request-id {request_id}")
 
 
 def finish(

@@ -5,7 +5,13 @@ from __future__ import annotations
 from supervisor.core.contract import Evidence
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import EffectId
-from supervisor.core.lineage import NS_PER_MS, evidence, open_tries_dead, relaunched
+from supervisor.core.lineage import (
+    NS_PER_MS,
+    evidence,
+    open_tries_dead,
+    relaunched,
+    resolve_command,
+)
 from supervisor.core.record import EffectResolved, ReconcilerEnded, ReconcilerStarted
 from supervisor.core.standing import TERMINAL, operation_state
 from supervisor.core.state import UNSETTLED, Effect, Operation, Reconciling, Said, State
@@ -50,7 +56,7 @@ def _reconcile_refusal(operation: Operation, effect: Effect) -> Refusal | None:
         return Refusal(
             "ReconciliationRequired",
             f"{one} declares no reconciler",
-            fix=f"effectctl effects resolve {one} --outcome applied|not_applied --evidence TEXT",
+            fix=resolve_command(effect, "--outcome applied|not_applied"),
             effect_id=one,
         )
     if relaunched(operation, effect) or not open_tries_dead(operation, effect):

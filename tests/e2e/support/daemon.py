@@ -34,7 +34,8 @@ class Daemon:
     """One state directory and the daemon on it.
 
     `api` asks it, `world` is what its handlers change, `log` what it said. It is not started
-    until `start`. A `config` is the text of a configuration file, read instead of --dev.
+    until `start`, with `environment` beside ours. A `config` is the text of a configuration file,
+    read instead of --dev.
     """
 
     def __init__(self, base: Path, config: str | None = None) -> None:
@@ -45,6 +46,7 @@ class Daemon:
         self.world = World()
         self.api = Api(str(self.state / "effectd.sock"))
         self.process: subprocess.Popen[bytes] | None = None
+        self.environment: dict[str, str] = {}
         self._config = config
         self.handlers.mkdir()
         self.programs.mkdir()
@@ -75,6 +77,7 @@ class Daemon:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env={**os.environ, **self.environment},
                 start_new_session=True,
             )
         wait_until(self._answers, START_S, "the daemon answers")

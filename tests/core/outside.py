@@ -1,0 +1,102 @@
+"""What comes from outside: providers' words, operators' words, time, and death."""
+
+from __future__ import annotations
+
+import random
+
+from supervisor.core.record import (
+    Result,
+)
+from supervisor.core.step import (
+    ReconcileAsked,
+    ReconcilerAnswered,
+    ReconcilerReady,
+    ResolveAsked,
+)
+from tests.core.table import BY, GRACE_MS, Table
+from tests.core.world import MS
+
+
+class Outside(Table):
+    def step_sync(self, rng: random.Random) -> None:
+        self.host.sync(rng.choice([1, 1, 2, 100]))
+
+    # Providers and operators.
+
+    def step_reconcile(self, rng: random.Random) -> None:
+        effect = self.effect(rng)
+        if effect is not None:
+            self.host.commit(ReconcileAsked(self.now, effect.effect_id))
+
+    def step_reconciler_ready(self, rng: random.Random) -> None:
+        """It starts, and looks at once; when it answers is another matter."""
+        if self.host.reconcilers:
+            index = rng.randrange(len(self.host.reconcilers))
+            effect_id = self.host.reconcilers.pop(index).effect_id
+            event = ReconcilerReady(self.now, effect_id, BY, self.host.identity())
+            if self.host.commit(event).refusal is None:
+                seen = self.host.world.made(effect_id)
+                self.looks[effect_id] = rng.choice([seen] * 4 + [None])
+
+    def step_reconciler_answer(self, rng: random.Random) -> None:
+        running = sorted(self.state.reconciling)
+        if running:
+            effect_id = rng.choice(running)
+            seen = self.looks[effect_id]
+            result = Result({"n": 1}) if seen and rng.random() < 0.7 else None
+            self.host.commit(ReconcilerAnswered(self.now, effect_id, seen, result))
+
+    def step_resolve(self, rng: random.Random) -> None:
+        """Operators look well: they say only what stays true."""
+        effect = self.effect(rng)
+        if effect is None or self.host.world.on_its_way(effect.effect_id):
+            return
+        applied = self.host.world.made(effect.effect_id)
+        stale = rng.random() < 0.1
+        event = ResolveAsked(
+            self.now,
+            effect.effect_id,
+            BY,
+            applied,
+            "looked",
+            effect.revision - stale,
+            Result({"n": 1}) if applied and rng.random() < 0.7 else None,
+        )
+        self.host.commit(event)
+
+    # Time and death.
+
+    def step_wait(self, rng: random.Random) -> None:
+        self._wait(rng.choice([1, 900, 3_000, 5_000]))
+
+    def step_wait_long(self, rng: random.Random) -> None:
+        self._wait(rng.choice([20_000, 45_000, 61_000]))
+
+    def _wait(self, ms: int) -> None:
+        """A daemon that lives ends what is past its deadline and grace."""
+        latest = min(
+            (p.started + (p.timeout_ms + GRACE_MS) * MS for p in self.processes(undead=False)),
+            default=None,
+        )
+        real = self.host.world.now
+        if latest is not None and real + ms * MS > latest:
+            ms = max(0, (latest - real) // MS)
+        self.host.activity += 1
+        self.host.world.wait(ms)
+
+    def step_jump(self, rng: random.Random) -> None:
+        """The wall clock is set: forward, or back within one boot."""
+        self.host.wall_shift += rng.choice([-86_400_000, -3_000, 3_000, 10_000, 86_400_000]) * MS
+
+    def step_crash(self, rng: random.Random) -> None:
+        self.host.crash(rng, reboot=rng.random() < 0.3)
+        self.holds.begin_again()
+        self.host.world.wait(rng.choice([0, 0, 1_000, 30_000]))
+        self.host.restart()
+        self.sent = [e for e in self.sent if e.operation_id in self.state.operations]
+        self.resumes = [
+            e
+            for e in self.resumes
+            if e.operation_id in self.state.operations
+            and e.resume_request_id in self.state.operations[e.operation_id].resumes
+        ]
