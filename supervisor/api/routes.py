@@ -166,6 +166,7 @@ class Resolve(Command):
 class GetEvents(Command):
     after: int
     follow: bool
+    operation_id: str | None = None
 
 
 # --- readers ------------------------------------------------------------------------------
@@ -283,7 +284,7 @@ def _attest(path: Sequence[str], _: Query, fields: Fields) -> Command:
 
 
 def _events(_: Sequence[str], query: Query, __: Fields) -> Command:
-    return GetEvents(query.integer("after", 0), query.flag("follow"))
+    return GetEvents(query.integer("after", 0), query.flag("follow"), query.text("operation"))
 
 
 def _bare(command: Callable[[], Command]) -> Reader:

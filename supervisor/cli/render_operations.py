@@ -7,7 +7,7 @@ from typing import Any
 
 from supervisor.cli.documents import Document, number, objects, part, texts
 from supervisor.cli.look import Look, escape
-from supervisor.cli.render_calls import error_fields, signal_name
+from supervisor.cli.render_calls import error_fields
 from supervisor.cli.text import (
     Column,
     ago,
@@ -15,12 +15,12 @@ from supervisor.cli.text import (
     fields,
     indented,
     json_text,
-    moment_ns,
     plural,
     short_json,
     span,
     table,
 )
+from supervisor.cli.timeline import timeline
 
 COLUMNS = (
     Column("OPERATION"),
@@ -57,13 +57,18 @@ def operation_list(operations: Sequence[Document], look: Look) -> str:
 
 
 def operation(
-    document: Document, calls: Sequence[Document], look: Look, *, onward: bool = True
+    document: Document,
+    calls: Sequence[Document],
+    look: Look,
+    *,
+    history: Sequence[Document] = (),
+    onward: bool = True,
 ) -> str:
     """One operation whole: head, budget, result, timeline, and (`onward`) what to type next."""
     parts = [_head(document, look)]
-    timeline = _timeline(document, calls, look)
-    if timeline:
-        parts.append("Timeline (UTC):\n" + indented(timeline))
+    told = timeline(document, calls, history, look)
+    if told:
+        parts.append("Timeline (UTC):\n" + indented(told))
     following = next_step(document)
     if following and onward:
         parts.append(following)
@@ -121,53 +126,6 @@ def next_step(document: Document) -> str:
             f"  effectctl operations recovery {operation_id}"
         )
     return ""
-
-
-def _timeline(document: Document, calls: Sequence[Document], look: Look) -> str:
-    """Every time in these documents, oldest first, with what happened then."""
-    moments = [(document.get("created_at"), "accepted", document["operation_id"])]
-    for call in calls:
-        moments += _call_moments(call, named=len(calls) > 1)
-    known = [(ns, stamp, *rest) for stamp, *rest in moments if (ns := moment_ns(stamp)) is not None]
-    known.sort(key=lambda one: one[0])
-    lines: list[str] = []
-    for i, (ns, stamp, event, about) in enumerate(known):
-        gap = (ns - known[i - 1][0]) // 1_000_000 if i else 0
-        lines.append(
-            f"{clock(stamp)[11:23]:<12}  {'+' + span(gap) if i else '':>9}  {event}  "
-            + look.paint(escape(about), "quiet")
-        )
-    if not known:
-        return ""
-    return f"{clock(known[0][1])[:10]}\n" + "\n".join(lines)
-
-
-def _call_moments(call: Document, *, named: bool) -> list[tuple[object, str, str]]:
-    """What happened to a call; its handler is named where there are several."""
-    found: list[tuple[object, str, str]] = []
-    handler = escape(call.get("handler", "?"))
-    for attempt in objects(call, "attempts"):
-        number = attempt.get("attempt", "?")
-        about = f"{handler}, {call['call_id']}" if named else str(call["call_id"])
-        found.append((call.get("created_at") if number == 0 else None, "call accepted", about))
-        found.append((attempt.get("started_at"), f"attempt {number} started", about))
-        outcome = escape(attempt.get("outcome") or attempt.get("phase") or "ended")
-        found.append((attempt.get("ended_at"), f"attempt {number} {outcome}{_by(attempt)}", about))
-    for effect in objects(call, "effects"):
-        about = str(effect.get("effect_id"))
-        name = escape(effect.get("name", "?"))
-        found.append((effect.get("announced_at"), f"effect {name} announced", about))
-        outcome = escape(effect.get("outcome", "?"))
-        by = f" by {escape(effect['settled_by'])}" if effect.get("settled_by") else ""
-        found.append((effect.get("settled_at"), f"effect {name} {outcome}{by}", about))
-    return found
-
-
-def _by(attempt: Document) -> str:
-    ending = part(attempt, "exit")
-    if ending.get("signal") is not None:
-        return f" ({signal_name(int(ending['signal']))})"
-    return f" (exit {ending['code']})" if ending.get("code") else ""
 
 
 # --- recovery ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlencode
@@ -118,3 +119,12 @@ class Daemon:
         """The calls that say how it ended: the one in the operation, or each one asked for."""
         held = part(operation, "call")
         return [dict(held)] if held else self.calls_of(operation)
+
+    def history_of(self, operation_id: str) -> list[Document]:
+        """An operation's events as far back as the daemon keeps them."""
+        path = path_of("events", query={"operation": operation_id})
+        response = self.client.request("GET", path, timeout=ANSWER_S)
+        if response.status != 200:
+            return []
+        lines = (line for line in response.body.splitlines() if line.strip())
+        return [_object(json.loads(line)) for line in lines]

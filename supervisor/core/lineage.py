@@ -80,18 +80,17 @@ class Needs(enum.Enum):
     NOTHING = "nothing"
 
 
-def needs(effect: Effect, call: Call, now: Moment) -> Needs:
-    """Who can move this effect on."""
+def needs(effect: Effect, call: Call, now: Moment, *, cancelled: bool = False) -> Needs:
+    """Who can move this effect on; nobody retries for a cancelled operation."""
     if effect.outcome is not Said.UNKNOWN or effect.declared.contract is Contract.NONE:
         return Needs.NOTHING
-    match effect_verdict(effect, call, now):
-        case Verdict.RECONCILE:
-            has = effect.declared.reconciler is not None
-            return Needs.RECONCILER if has else Needs.PERSON
-        case Verdict.RETRY | Verdict.REPEAT:
-            return Needs.CLIENT
-        case _:
-            return Needs.PERSON
+    verdict_now = effect_verdict(effect, call, now)
+    if verdict_now is Verdict.RETRY and not cancelled:
+        return Needs.CLIENT
+    asks = verdict_now in {Verdict.RECONCILE, Verdict.RETRY}
+    if asks and effect.declared.reconciler is not None:
+        return Needs.RECONCILER
+    return Needs.PERSON
 
 
 def call_verdict(operation: Operation, call: Call, now: Moment) -> Verdict:

@@ -24,7 +24,10 @@ _IDLE_S = 15
 async def get_events(context: Context, command: routes.GetEvents, caller: Caller) -> Response:
     await context.read()
     events = context.engine.events
-    if not events.complete and command.after + 1 < events.earliest:
+    if command.operation_id is not None:
+        # Of one operation: as far back as is kept, which is what a timeline can use.
+        context.operation(command.operation_id, caller)
+    elif not events.complete and command.after + 1 < events.earliest:
         extra = {"earliest": events.earliest}
         detail = f"events are kept from position {events.earliest}"
         raise Denied(Refusal("EventsExpired", detail, extra=extra))
@@ -43,7 +46,7 @@ async def _stream(
         for event in context.engine.events.after(position):
             position = event.position
             if uid is None or event.owner in {uid, None}:
-                lines += _event_lines(event)
+                lines += _event_lines(event, command.operation_id)
         if lines:
             yield lines
         elif not command.follow:
@@ -55,14 +58,15 @@ async def _stream(
                 yield b"\n"
 
 
-def _event_lines(event: Event) -> bytes:
+def _event_lines(event: Event, only: str | None) -> bytes:
     lines: list[bytes] = []
     for record in event.records:
+        about = record.operation_id if isinstance(record, OperationRecord) else None
+        if only is not None and about != only:
+            continue
         document = to_document(record)
         document.pop("k")
         at = document.pop("at")
         head = {"position": event.position, "at": time_text(at), "type": KIND_OF[type(record)]}
-        if not isinstance(record, OperationRecord):
-            head["operation_id"] = None
-        lines.append(dumps({**head, **document}) + b"\n")
+        lines.append(dumps({**head, "operation_id": about, **document}) + b"\n")
     return b"".join(lines)

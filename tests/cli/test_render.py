@@ -30,7 +30,9 @@ from supervisor.cli.render_operations import (
 from supervisor.cli.render_problem import problem
 from supervisor.cli.render_status import View, check_line, level, status_screen
 from supervisor.cli.text import moment_ns
+from supervisor.cli.timeline import TELLING
 from supervisor.core.errors import CODES
+from supervisor.core.record import KINDS
 from tests.cli.documents import (
     CALL,
     EFF,
@@ -259,6 +261,31 @@ def test_a_list_of_operations_is_aligned_and_relative() -> None:
     assert OP2 in text
     assert "3 h ago" in text
     assert max(len(line) for line in text.split("\n")) <= 80
+
+
+def test_a_timeline_tells_of_every_request_that_settled_or_resumed_something() -> None:
+    def at(second: int, kind: str, **members: Any) -> dict[str, Any]:
+        return {"at": f"2026-11-29T12:00:{second:02}.000Z", "type": kind, **members}
+
+    history = [
+        at(0, "operation_accepted", operation_id=OP),
+        at(0, "call_accepted", call_id="call_1"),
+        at(1, "attempt_started", call_id="call_1", attempt=0),
+        at(2, "effect_announced", effect_id="eff_1", declared={"name": "send"}),
+        at(9, "effect_resolved", effect_id="eff_1", applied=True),
+        at(10, "resume_accepted", resume_request_id="r"),
+        at(10, "call_restored", call_id="call_1"),
+    ]
+    text = operation_text(operation(state="succeeded"), [], LOOK, history=history)
+    lines = text[text.index("Timeline") :].splitlines()
+    told = ["accepted", "call accepted", "attempt 0 started", "effect send announced",
+            "effect applied, by operator", "resume accepted", "result handed back"]  # fmt: skip
+    assert [one for one, line in zip(told, lines[2:], strict=False) if one in line] == told
+
+
+def test_every_record_kind_of_an_operation_has_its_place_in_a_timeline() -> None:
+    silent = {"daemon_started", "attempt_reserved"}
+    assert set(TELLING) == set(KINDS) - silent
 
 
 def test_an_operation_shows_absolute_times_and_its_timeline_in_order() -> None:

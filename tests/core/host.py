@@ -154,6 +154,7 @@ class Host:
                 self.launches.append(call_id)
             case OpenGate(call_id, attempt, timeout_ms, _, effect_id):
                 key = AttemptKey(call_id, attempt)
+                self._alone(call_id)
                 process = Process(key, self.world.now, timeout_ms)
                 if effect_id is not None:
                     process.leaves[0] = effect_id
@@ -166,6 +167,12 @@ class Host:
                 self.reconcilers.append(directive)
             case GiveLeave() | AnswerApplied() | RefuseAnnouncement() | SayRecorded():
                 pass  # said to the handler that asked, by `acknowledge`
+
+    def _alone(self, call_id: CallId) -> None:
+        """Nothing is started beside an old tree of the same lineage."""
+        root = self.state.call(call_id).root
+        for other in self.processes:
+            assert self.state.call(other.call_id).root != root, f"{call_id} beside {other}"
 
     # What a handler does with its leave.
 

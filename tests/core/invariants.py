@@ -12,6 +12,7 @@ from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId
 from supervisor.core.projection import Action, project
 from supervisor.core.record import (
     By,
+    EffectAnnounced,
     EffectConfirmed,
     EffectResolved,
     ReconcilerEnded,
@@ -29,6 +30,7 @@ from supervisor.core.step import (
     ResumeAsked,
 )
 from tests.core.host import Host
+from tests.core.world import KEY_VALID_MS, MS
 
 BY = By(0, 1)
 SAFE = {Contract.IDEMPOTENCY_KEY, Contract.RECONCILIATION, Contract.NO_SAFE_RETRY}
@@ -41,6 +43,7 @@ class Invariants:
         host.watch = self.watch
         self.finished: dict[OperationId, OperationState] = {}
         self.seen = State()
+        self.first: dict[EffectId, int] = {}
 
     def begin_again(self) -> None:
         """After a crash memory is the disk's; what was only in memory binds nobody."""
@@ -52,6 +55,24 @@ class Invariants:
         names = {getattr(r, "operation_id", None) for r in decision.records} - {None}
         for operation_id in names & set(before.operations):
             self._moved(before, decision, after, operation_id)
+        for record in decision.records:
+            if isinstance(record, EffectAnnounced):
+                self._leave(before, record)
+
+    def _leave(self, before: State, record: EffectAnnounced) -> None:
+        """A second leave only for what did not happen, or for what a valid key protects."""
+        now = self.host.world.now
+        first = self.first.setdefault(record.effect_id, now)
+        if record.effect_id not in before.effects:
+            return
+        known = before.effect(record.effect_id)
+        if known.declared.contract not in SAFE or known.outcome is Said.NOT_APPLIED:
+            return
+        assert known.outcome is Said.UNKNOWN, f"leave for what is {known.outcome.value}"
+        assert known.declared.contract is Contract.IDEMPOTENCY_KEY, "leave for an unknown effect"
+        terms = before.call(record.call_id).terms
+        ends = now + (terms.timeout_ms + terms.grace_ms) * MS
+        assert ends < first + KEY_VALID_MS * MS, "leave under a key that may be forgotten"
 
     def _moved(
         self, before: State, decision: Decision, after: State, operation_id: OperationId

@@ -12,6 +12,7 @@ from supervisor.cli import ids
 from supervisor.cli.documents import part
 from supervisor.cli.exits import Exit, gravest, of_cancel
 from supervisor.cli.follow import follow_operation
+from supervisor.cli.look import Look
 from supervisor.cli.output import Shared, several, shared
 from supervisor.cli.render_operations import operation, operation_list, recovery
 from supervisor.cli.talk import WAIT_MS, CommandError, Document
@@ -56,11 +57,17 @@ def _each(given: Shared, words: tuple[str, ...], act: Callable[[str], Document])
     return [act(ids.resolve(given.daemon, "operation", word)) for word in ids.given(words)]
 
 
+def _whole(given: Shared, one: Document, look: Look) -> str:
+    daemon = given.daemon
+    history = daemon.history_of(str(one["operation_id"]))
+    return operation(one, daemon.calls_of(one), look, history=history)
+
+
 def _show(given: Shared, found: list[Document]) -> None:
     """Hand out operations whole."""
     given.emit(
         several(found),
-        lambda look: "\n\n".join(operation(o, given.daemon.calls_of(o), look) for o in found),
+        lambda look: "\n\n".join(_whole(given, one, look) for one in found),
         [str(one["operation_id"]) for one in found],
     )
 

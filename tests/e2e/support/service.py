@@ -10,7 +10,9 @@ import contextlib
 import json
 import os
 import signal
+import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -106,7 +108,7 @@ class Service(Daemon):
         run = base / "run"
         run.mkdir()
         self.api = Api(str(run / "effectd.sock"))
-        self._prefix = () if uid is None else _as_uid(uid)
+        self._prefix = () if uid is None else _as_uid(base, uid)
         if uid is not None:
             for path in (base, run, self.handlers):
                 os.chown(path, uid, uid)
@@ -148,11 +150,30 @@ class Service(Daemon):
         super().close()
 
 
-def _as_uid(uid: int) -> tuple[str, ...]:
-    """setpriv for that user, who may still read an interpreter in somebody's closed home."""
-    keep = "+dac_read_search"
-    ids = (f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
-    return ("setpriv", *ids, f"--inh-caps={keep}", f"--ambient-caps={keep}")
+# An interpreter in a closed home is put where everybody can see it, in a mount namespace that
+# ends with the daemon: stage, closed directory, interpreter's directory, command.
+_OPENED = """
+set -e
+mkdir "$1"
+mount --bind "$3" "$1"
+mount -t tmpfs -o mode=755 tmpfs "$2"
+umask 022
+mkdir -p "$3"
+mount --move "$1" "$3"
+shift 3
+exec "$@"
+"""
+
+
+def _as_uid(base: Path, uid: int) -> tuple[str, ...]:
+    """What starts a command as that user."""
+    drop = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
+    places = reversed(Path(sys.base_prefix).parents)
+    closed = next((one for one in places if not one.stat().st_mode & stat.S_IXOTH), None)
+    if closed is None:
+        return drop
+    opened = ("sh", "-c", _OPENED, "sh", str(base / "stage"), str(closed), sys.base_prefix)
+    return ("unshare", "--mount", *opened, *drop)
 
 
 @contextlib.contextmanager
