@@ -13,6 +13,8 @@ from config.schema import Config
 # Directories that hold many strangers' things: never exposed or guarded as a whole.
 _SHARED: Final = "/ /dev/shm /home /media /mnt /root /run /srv /tmp /var /var/lib /var/tmp"
 SHARED: Final = frozenset(map(Path, _SHARED.split()))
+# What every sandbox has for itself, so that the host's cannot be shown in its place.
+PRIVATE: Final = frozenset(map(Path, ("/dev", "/run", "/tmp")))  # noqa: S108  # paths, not files
 PREFIX_PARTS: Final = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg")
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 import attrs
 
 from config.convert import structured
-from config.hidden import hidden_places, relation
+from config.hidden import PRIVATE, hidden_places, relation
 from config.load import names
 from config.load.chain import FIXED_PATH, Chain, chain_of, located
 from config.load.digest import Hashes, artifacts_of, handler_digest
@@ -262,6 +262,13 @@ def _exposures(manifest: Manifest, config: Config) -> Iterator[Fault]:
     real = [attrs.evolve(each, path=Path(os.path.realpath(each.path))) for each in places]
     for kind in ("read", "write", "unix"):
         for index, text in enumerate(getattr(manifest.sandbox, kind)):
+            if Path(text) in PRIVATE:
+                yield Fault(
+                    f"sandbox.{kind}[{index}]",
+                    f"every sandbox has a {text} of its own",
+                    "name what is needed in it",
+                )
+                continue
             for path in dict.fromkeys((Path(text), Path(os.path.realpath(text)))):
                 hit = next(
                     (

@@ -204,3 +204,13 @@ def test_a_manifests_directory_that_is_a_file_is_an_error(host):
     host.manifests.write_text("")
     with pytest.raises(ConfigError, match="is no directory"):
         host.load_all()
+
+
+@pytest.mark.parametrize("path", ["/dev", "/run", "/tmp"])
+@pytest.mark.parametrize("kind", ["read", "write", "unix"])
+def test_what_every_sandbox_has_for_itself_cannot_be_declared_whole(host, kind, path):
+    host.manifest("charge", f'[sandbox]\n{kind} = ["{path}"]')
+    (said,) = host.complaints("charge")
+    assert said == (
+        f"sandbox.{kind}[0]: every sandbox has a {path} of its own; name what is needed in it"
+    )

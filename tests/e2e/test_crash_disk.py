@@ -49,11 +49,24 @@ class Slow:
         self.daemon.world.release()
         self.daemon.start()
 
+    def recover(self) -> None:
+        """After a test, failed or not: everything goes on."""
+        self.disk.release()
+        self.daemon.world.release()
+        if not self.daemon.running:
+            self.daemon.start()
+
 
 @pytest.fixture(scope="module")
-def slow() -> Iterator[Slow]:
+def _module_slow() -> Iterator[Slow]:
     with new_daemon() as daemon:
         yield Slow(daemon)
+
+
+@pytest.fixture
+def slow(_module_slow: Slow) -> Iterator[Slow]:
+    yield _module_slow
+    _module_slow.recover()
 
 
 @pytest.mark.guarantee("J1", "R8", "B1")

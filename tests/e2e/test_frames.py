@@ -7,7 +7,6 @@ daemon, in the world that the run left behind.
 
 from __future__ import annotations
 
-import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Any
 
 import attrs
 import pytest
-import trio
 
 from config.load import load_config
 from supervisor.core.checkpoint import checkpoint_digest
@@ -37,16 +35,12 @@ from supervisor.core.record import (
 from supervisor.core.standing import TERMINAL, OperationState
 from supervisor.core.state import Operation, Said, State
 from supervisor.core.step import Restarted
-from supervisor.journal.log import Journal
-from supervisor.journal.read import read_frames
-from supervisor.journal.records import decode
 from supervisor.recovery import replay
+from tests.e2e.support import journals
 from tests.e2e.support.daemon import Daemon, new_daemon
 from tests.e2e.support.processes import wait_until
 from tests.e2e.support.settle import settle
 
-# Small ones are made and read faster; the daemon reads segments of any size.
-SEGMENT_BYTES = 1 << 18
 SETTLED = {"cancelled", "succeeded", "failed"}
 # Handler, and where it is held when the daemon is killed.
 HELD = {
@@ -72,9 +66,7 @@ class Run:
         self._settle()
         self._shut_down()
         self.world_left = daemon.world.remember()
-        frames = read_frames(daemon.state / "journal", unattested=True)
-        self.payloads = [frame.payload for frame in frames]
-        self.frames = [decode(payload) for payload in self.payloads]
+        self.frames = journals.read(daemon.state / "journal")
 
     def _accept(self) -> None:
         api, world = self.daemon.api, self.daemon.world
@@ -255,17 +247,6 @@ def test_behind_every_frame_what_nobody_settled_is_unknown(run: Run) -> None:
 # --- the same from real files -----------------------------------------------------------------
 
 
-async def write(directory: Path, payloads: Sequence[bytes]) -> None:
-    """A journal with exactly these decisions, as a daemon that was killed would leave it."""
-    journal = Journal.open(directory, lambda _frame: None, segment_bytes=SEGMENT_BYTES)
-    journal.start()
-    position = 0
-    for payload in payloads:
-        position = journal.append(payload)
-    await journal.durable(position)
-    await journal.close()
-
-
 @pytest.mark.guarantee("J1", "R4")
 def test_a_journal_cut_behind_any_frame_replays_to_the_state_of_its_prefix(
     run: Run, tmp_path: Path
@@ -276,8 +257,8 @@ def test_a_journal_cut_behind_any_frame_replays_to_the_state_of_its_prefix(
             state = fold(state if position > 1 else State(), position, frame)
         (tmp_path / str(number)).mkdir()
         config = load_config(None, dev=True, overrides={"state_dir": tmp_path / str(number)})
-        layout = attrs.evolve(config.journal, segment_bytes=SEGMENT_BYTES)
-        trio.run(write, config.state_dir / "journal", run.payloads[:number])
+        layout = attrs.evolve(config.journal, segment_bytes=journals.SEGMENT_BYTES)
+        journals.write(config.state_dir / "journal", run.frames[:number])
         replayed = replay(attrs.evolve(config, journal=layout))
         assert replayed.damage is None
         if number:
@@ -303,8 +284,7 @@ def test_a_daemon_killed_behind_such_a_frame_brings_everything_to_its_end(
     run: Run, kind: str
 ) -> None:
     daemon, number = run.daemon, run.first(kind)
-    shutil.rmtree(daemon.state / "journal")
-    trio.run(write, daemon.state / "journal", run.payloads[:number])
+    journals.write(daemon.state / "journal", run.frames[:number])
     daemon.world.recall(run.world_left)
     daemon.start()
     try:

@@ -46,7 +46,7 @@ class Disk:
 
     def release(self) -> None:
         self._hold.unlink(missing_ok=True)
-        shutil.rmtree(self._kept)
+        shutil.rmtree(self._kept, ignore_errors=True)
 
     def cut_power(self) -> None:
         """After the daemon's death: the disk has what it had when it was held."""
