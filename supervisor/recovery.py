@@ -6,6 +6,8 @@ every process of the old epoch is proven dead or recorded as not.
 
 from __future__ import annotations
 
+import contextlib
+
 import attrs
 import trio
 
@@ -18,7 +20,7 @@ from supervisor.core.ids import AttemptKey, CallId
 from supervisor.core.record import Identity
 from supervisor.core.state import State
 from supervisor.core.step import ProvenDead, Restarted
-from supervisor.dispatch import Engine, Events
+from supervisor.dispatch import Engine, Events, Unavailable
 from supervisor.dispatch.engine import now
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Frame, Journal, JournalCorrupt
@@ -28,6 +30,7 @@ from supervisor.version import VERSION
 # After this a survivor is recorded as alive, and only its own lineage is refused.
 DEADLINE_S = 5.0
 LOCK_WAIT_MS = 2_000
+_NAMED = 5
 
 
 @attrs.define
@@ -62,13 +65,24 @@ def replay(config: Config) -> Replayed:
             lock_wait_ms=LOCK_WAIT_MS,
         )
     except JournalCorrupt as corrupt:
-        damage = Refusal("JournalCorrupt", str(corrupt), fix=corrupt.fix)
+        damage = _damage(corrupt, state)
     except (UnknownRecord, IllegalTransition) as error:
         detail = f"{directory}: the frame after position {state.position}: {error}"
         damage = Refusal("JournalCorrupt", detail)
     else:
         return Replayed(journal, state, events)
     return Replayed(DamagedJournal(state.position, frames), state, events, damage)
+
+
+def _damage(corrupt: JournalCorrupt, state: State) -> Refusal:
+    """What is damaged, and the calls whose end may be lost with it."""
+    calls = sorted(state.moving)
+    detail = str(corrupt)
+    if calls:
+        more = f" and {len(calls) - _NAMED} more" if len(calls) > _NAMED else ""
+        detail += f"; unfinished where the proven part ends: {', '.join(calls[:_NAMED])}{more}"
+    where = {"file": corrupt.report.file, "offset": corrupt.report.offset, "calls": calls}
+    return Refusal("JournalCorrupt", detail, fix=corrupt.fix, extra=where)
 
 
 def _found(state: State) -> dict[AttemptKey, Identity]:
@@ -131,7 +145,9 @@ async def watch_undead(engine: Engine) -> None:
                 continue
             proof = await census.end_survivor(_box(identity), 1.0)
             if proof is not None:
-                await engine.commit(ProvenDead(now(), key.call_id, key.attempt, proof))
+                # What cannot be written down now is looked for again.
+                with contextlib.suppress(Unavailable):
+                    await engine.commit(ProvenDead(now(), key.call_id, key.attempt, proof))
 
 
 def _box(identity: Identity) -> BoxIdentity:

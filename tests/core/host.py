@@ -76,7 +76,8 @@ class Host:
         self.launches: list[CallId] = []
         self.processes: dict[AttemptKey, Process] = {}
         self.reconcilers: list[RunReconciler] = []
-        self.wall_shift, self.boot, self.boot_at = EPOCH_WALL, 0, 0
+        self.wall_shift = self.wall_most = EPOCH_WALL
+        self.boot, self.boot_at = 0, 0
         self.made = 0
         self.activity = 0  # grows whenever something has moved
         self.seen: Counter[str] = Counter()  # records and refusals
@@ -93,6 +94,10 @@ class Host:
 
     def identity(self) -> Identity:
         return Identity(self.made, 7, f"boot-{self.boot}")
+
+    def set_wall(self, by_ms: int) -> None:
+        self.wall_shift += by_ms * MS
+        self.wall_most = max(self.wall_most, self.wall_shift)
 
     # Deciding: memory is the fold of everything queued.
 
@@ -212,7 +217,8 @@ class Host:
         if reboot:
             self.boot += 1
             self.boot_at = self.world.now
-            self.wall_shift = max(self.wall_shift, EPOCH_WALL)
+            # Across a boot only the wall clock knows how old a key is; it is not set back.
+            self.wall_shift = self.wall_most
 
     def _forget(self, kept: int, state: State) -> None:
         self._is_durable(self.payloads[self.durable : kept])

@@ -85,8 +85,12 @@ class Outside(Table):
         self.host.world.wait(ms)
 
     def step_jump(self, rng: random.Random) -> None:
-        """The wall clock is set: forward, or back within one boot."""
-        self.host.wall_shift += rng.choice([-86_400_000, -3_000, 3_000, 10_000, 86_400_000]) * MS
+        """The wall clock is set: forward at any time, back only within the first boot.
+
+        What was announced in an earlier boot has no other clock than this one.
+        """
+        back = [-86_400_000, -3_000] if self.host.boot == 0 else []
+        self.host.set_wall(rng.choice([3_000, 10_000, 86_400_000, *back]))
 
     def step_crash(self, rng: random.Random) -> None:
         self.host.crash(rng, reboot=rng.random() < 0.3)
