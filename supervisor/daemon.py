@@ -21,7 +21,7 @@ from sandbox.protect import protect_daemon
 from sandbox.spec import SandboxFault, SandboxUnavailable, Spec
 from supervisor import server
 from supervisor.delegated import delegated_cgroup
-from supervisor.dispatch import Engine
+from supervisor.dispatch import Engine, Unavailable
 from supervisor.dispatch.attempt import run_call
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Journal, JournalPoisoned
@@ -136,7 +136,10 @@ class Daemon:
             return
         journal.start(self._poisoned)
         engine.attend(nursery, lambda call_id, lent: run_call(engine, call_id, lent))
-        await recover(engine)
+        try:
+            await recover(engine)
+        except Unavailable as unavailable:
+            raise CannotStart(f"the journal takes nothing: {unavailable}") from unavailable
         engine.layers = await _layers(engine)
         nursery.start_soon(watch_undead, engine)
 
@@ -148,10 +151,14 @@ class Daemon:
         config = self._engine.config
         folder = config.socket.parent
         if not folder.exists():
-            folder.mkdir(mode=0o755, parents=True)
-            # Our umask keeps everybody out; clients must get to the socket, which has a mode
-            # of its own.
-            folder.chmod(0o755)
+            try:
+                folder.mkdir(mode=0o755, parents=True)
+                # Our umask keeps everybody out; clients must get to the socket, which has a
+                # mode of its own.
+                folder.chmod(0o755)
+            except OSError as error:
+                fix = "create that directory, or name another socket"
+                raise CannotStart(f"socket {config.socket}: {error.strerror}: {fix}") from error
         # A developer's socket is his own, whatever groups the host has.
         group = None if config.origin.dev else "effectd-clients"
         return server.bind(config.socket, group=group)

@@ -26,8 +26,8 @@ from supervisor.core.step import (
     Ready,
     Withheld,
 )
-from tests.core.host import Process
-from tests.core.table import GRACE_MS, TERMS, TIMEOUT_MS, Table
+from tests.core.host import GRACE_MS, Process
+from tests.core.table import TERMS, TIMEOUT_MS, Table
 from tests.core.world import MS
 
 
@@ -109,7 +109,7 @@ class Handlers(Table):
     def step_send(self, rng: random.Random) -> None:
         """A handler with leave, or a survivor of a dead daemon, does what it was let do."""
         able = [(p, o) for p in self.processes() for o in sorted(p.leaves) if o not in p.sent]
-        able = [(p, o) for p, o in able if o not in p.told]
+        able = [(p, o) for p, o in able if o not in p.told and self.host.in_time(p)]
         if able:
             self.host.send(*rng.choice(able))
 

@@ -38,6 +38,7 @@ from supervisor.journal.records import decode, encode
 from tests.core.disk import Disk
 from tests.core.world import MS, World
 
+GRACE_MS = 2_000
 EPOCH_WALL = 1_790_000_000_000 * MS
 
 
@@ -194,10 +195,13 @@ class Host:
     def contract(self, effect_id: EffectId) -> Contract:
         return self.state.effect(effect_id).declared.contract
 
+    def in_time(self, process: Process) -> bool:
+        """Nothing acts beyond its deadline and grace; what cannot be killed only stays."""
+        return self.world.now <= process.started + (process.timeout_ms + GRACE_MS) * MS
+
     def gone(self, process: Process) -> None:
         self.activity += 1
         self.processes.pop(process.key, None)
-        self.world.died(process.key)
 
     # Dying.
 
@@ -230,8 +234,8 @@ class Host:
     def _end_processes(self, rng: random.Random, *, reboot: bool) -> None:
         """They die with their daemon; a few outlive even the start of the next one."""
         for process in list(self.processes.values()):
-            for ordinal in process.leaves.keys() - process.sent - process.told:
-                if rng.random() < 0.3:
+            for ordinal in sorted(process.leaves.keys() - process.sent - process.told):
+                if rng.random() < 0.3 and self.in_time(process):
                     self.send(process, ordinal)
             if reboot or rng.random() < 0.7:
                 self.gone(process)

@@ -13,7 +13,8 @@ from supervisor.core.step import (
     ReconcilerReady,
     ResolveAsked,
 )
-from tests.core.table import BY, GRACE_MS, Table
+from tests.core.host import GRACE_MS
+from tests.core.table import BY, Table
 from tests.core.world import MS
 
 

@@ -17,12 +17,12 @@ from supervisor.core.step import (
     ResumeAsked,
     Submitted,
 )
-from tests.core.host import Host, Process
+from tests.core.host import GRACE_MS, Host, Process
 from tests.core.world import KEY_VALID_MS, SETTLE_MS
 
 BY = By(1000, 42)
 ASKER = Reconciler(("/opt/find",), 1_000, SETTLE_MS)
-TIMEOUT_MS, GRACE_MS = 10_000, 2_000
+TIMEOUT_MS = 10_000
 
 
 def _terms() -> list[Terms]:

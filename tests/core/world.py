@@ -1,7 +1,7 @@
 """The world outside: what handlers really change, counted, with slow and forgetful providers.
 
-A request that was sent arrives at once or later, at most `SETTLE_MS` after its sender's
-tree is dead. A provider with keys makes a second request under a remembered key a
+A request that was sent arrives at once or later, within `SETTLE_MS`, whatever became of
+its sender. A provider with keys makes a second request under a remembered key a
 no-op; it forgets a key as soon as it may.
 """
 
@@ -16,17 +16,20 @@ from supervisor.core.ids import AttemptKey, EffectId
 
 SETTLE_MS = 5_000
 KEY_VALID_MS = 60_000
+# `key_valid_ms` is what a manifest dares to promise: less than the provider remembers, by
+# the time that a request may still be on its way.
+REMEMBERED_MS = KEY_VALID_MS + SETTLE_MS
 MS = 1_000_000
 
 
 @attrs.define
 class Request:
-    """On its way; `latest` is when it must have arrived, None while its sender lives."""
+    """On its way; `latest` is when it must have arrived."""
 
     effect_id: EffectId
     contract: Contract
     sender: AttemptKey
-    latest: int | None = None
+    latest: int
 
 
 class World:
@@ -38,11 +41,16 @@ class World:
         self.answered: set[tuple[EffectId, AttemptKey]] = set()
 
     def wait(self, ms: int) -> None:
-        self.now += ms * MS
-        self._arrive_what_must()
+        """Time passes; what must have arrived meanwhile arrives at its last moment."""
+        until = self.now + ms * MS
+        due = [r for r in self.flying if r.latest <= until]
+        for request in sorted(due, key=lambda r: r.latest):
+            self.now = max(self.now, request.latest)
+            self.arrive(request)
+        self.now = until
 
     def send(self, effect_id: EffectId, contract: Contract, sender: AttemptKey) -> None:
-        self.flying.append(Request(effect_id, contract, sender))
+        self.flying.append(Request(effect_id, contract, sender, self.now + SETTLE_MS * MS))
 
     def arrive(self, request: Request) -> None:
         self.flying.remove(request)
@@ -50,19 +58,9 @@ class World:
         self.answered.add((effect_id, request.sender))
         if request.contract is Contract.IDEMPOTENCY_KEY:
             since = self.first.setdefault(effect_id, self.now)
-            if self.changes[effect_id] and self.now - since < KEY_VALID_MS * MS:
+            if self.changes[effect_id] and self.now - since < REMEMBERED_MS * MS:
                 return
         self.changes[effect_id] += 1
-
-    def died(self, sender: AttemptKey) -> None:
-        for request in self.flying:
-            if request.sender == sender and request.latest is None:
-                request.latest = self.now + SETTLE_MS * MS
-
-    def _arrive_what_must(self) -> None:
-        for request in list(self.flying):
-            if request.latest is not None and request.latest <= self.now:
-                self.arrive(request)
 
     def on_its_way(self, effect_id: EffectId) -> bool:
         return any(request.effect_id == effect_id for request in self.flying)

@@ -27,6 +27,8 @@ from tests.e2e.support.service import (
     new_service,
 )
 
+other_users = needs_root("only root can be other users, and there is but one uid here")
+
 
 class Cast:
     """A running service and everybody who talks to it, with one unfinished business of the owner.
@@ -130,7 +132,7 @@ def dispatched(client: Api, handler: str) -> str:
     return answer.document["state"] if answer.code is None else met(answer)
 
 
-@needs_root
+@other_users
 @pytest.mark.guarantee("R12")
 @pytest.mark.parametrize("verb", EXPECTED)
 def test_each_verb_asks_for_its_role_or_ownership_and_names_what_is_missing(
@@ -140,7 +142,7 @@ def test_each_verb_asks_for_its_role_or_ownership_and_names_what_is_missing(
     assert found == dict(zip(USERS, EXPECTED[verb], strict=True))
 
 
-@needs_root
+@other_users
 @pytest.mark.guarantee("R12")
 def test_a_dispatch_needs_run_and_the_handlers_own_list(cast: Cast) -> None:
     handler = cast.daemon.handlers / "billed.toml"
@@ -160,7 +162,7 @@ def test_a_dispatch_needs_run_and_the_handlers_own_list(cast: Cast) -> None:
     assert dispatched(outsider, "billed") == "role run"
 
 
-@needs_root
+@other_users
 @pytest.mark.guarantee("R12")
 def test_lists_and_events_show_what_one_may_read(cast: Cast) -> None:
     mine = cast.held["operation_id"]
@@ -175,7 +177,7 @@ def test_lists_and_events_show_what_one_may_read(cast: Cast) -> None:
         assert (counted > 0) is shown, who
 
 
-@needs_root
+@other_users
 @pytest.mark.guarantee("R8", "R12")
 def test_the_same_request_id_of_two_users_is_two_operations(cast: Cast) -> None:
     request_id = fresh_id()
@@ -186,7 +188,7 @@ def test_the_same_request_id_of_two_users_is_two_operations(cast: Cast) -> None:
     assert len(set(made)) == 2
 
 
-@needs_root
+@other_users
 @pytest.mark.guarantee("R12")
 def test_reconciling_ones_own_needs_run_and_anothers_needs_resolve(cast: Cast) -> None:
     cast.daemon.world.silence()
@@ -203,7 +205,7 @@ def test_reconciling_ones_own_needs_run_and_anothers_needs_resolve(cast: Cast) -
     assert found == expected
 
 
-@needs_root
+@other_users
 @pytest.mark.guarantee("R12")
 def test_a_denial_says_which_group_to_join_and_to_log_in_again() -> None:
     with new_service() as daemon:
@@ -315,7 +317,7 @@ def was_not_started(document: Document, code: str) -> None:
     assert (budget["charged_ms"], budget["reserved_ms"], budget["confirmed_ms"]) == (0, 0, 0)
 
 
-@needs_root
+@other_users
 @pytest.mark.guarantee("R5", "R11", "B5")
 def test_a_role_that_is_taken_away_while_a_call_waits_starts_nothing_until_it_is_given_back() -> (
     None
@@ -338,7 +340,7 @@ def test_a_role_that_is_taken_away_while_a_call_waits_starts_nothing_until_it_is
         assert daemon.world.arrivals("second made never") == 1
 
 
-@needs_root
+@other_users
 @pytest.mark.guarantee("R5", "R12")
 def test_a_handlers_list_that_leaves_the_requester_out_starts_nothing() -> None:
     with new_service() as daemon:
@@ -361,7 +363,7 @@ def test_a_handlers_list_that_leaves_the_requester_out_starts_nothing() -> None:
             assert (denied.code, denied.document["needs"]) == ("AccessDenied", "handler single")
 
 
-@needs_root
+@other_users
 @pytest.mark.guarantee("R12")
 def test_a_broken_configuration_is_named_and_the_old_one_stays_in_force() -> None:
     with new_service() as daemon:

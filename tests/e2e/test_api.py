@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 
 import pytest
@@ -121,6 +122,23 @@ def test_each_frame_is_told_once_and_in_order(daemon: Daemon) -> None:
     assert daemon.api.events(middle) == [e for e in events if e["position"] > middle]
 
 
+@pytest.mark.guarantee("R9")
+def test_a_follower_hears_each_frame_as_it_becomes_durable(daemon: Daemon) -> None:
+    with socket.socket(socket.AF_UNIX) as follower:
+        follower.settimeout(60)
+        follower.connect(daemon.api.socket_path)
+        follower.sendall(b"GET /v1/events?after=0&follow=1 HTTP/1.1\r\nhost: x\r\n\r\n")
+        lines = follower.makefile("rb")
+        first = next(json.loads(line) for line in lines if line.startswith(b"{"))
+        assert first["type"] == "daemon_started"
+        made = daemon.api.dispatch("plain", {}, wait_ms=60_000).ok()
+        heard = [first]
+        while heard[-1]["type"] != "attempt_ended":
+            heard.append(next(json.loads(line) for line in lines if line.startswith(b"{")))
+    assert {event["operation_id"] for event in heard[1:]} == {made["operation_id"]}
+    assert heard == daemon.api.events()
+
+
 @pytest.mark.guarantee("B7")
 def test_a_budget_that_is_too_small_refuses_with_the_numbers(calm_daemon: Daemon) -> None:
     document = calm_daemon.api.dispatch("plain", {}, max_run_ms=120_000, wait_ms=60_000).ok()
@@ -191,7 +209,8 @@ def test_what_was_printed_is_kept_with_its_attempt(calm_daemon: Daemon) -> None:
     )
     calm_daemon.add_handler(
         "talk",
-        f'manifest = 1\ncommand = ["{calm_daemon.programs}/talk"]\ntimeout_ms = 60_000\nread_only = true\n',
+        f'manifest = 1\ncommand = ["{calm_daemon.programs}/talk"]\ntimeout_ms = 60_000\n'
+        "read_only = true\n",
     )
     document = calm_daemon.api.dispatch("talk", {}, wait_ms=60_000).ok()
     assert document["result"] == "to out\n"

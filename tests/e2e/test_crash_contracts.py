@@ -77,6 +77,7 @@ class Story:
         self.effect_ids: dict[str, str] = {}
         self.seen: list[dict[str, Document]] = []
         self.operations: dict[str, Document] = {}
+        self.resume: Document = {}
         self.survived_s = 0.0
         self.events: list[Document] = []
         self.handlers_alive: list[int] = []
@@ -129,7 +130,10 @@ class Story:
 
     def _crash_twice(self) -> None:
         self.world.hold("twice made key")
-        assert self.api.resume(self.ids["twice"], wait_ms=0).status == 202
+        offer = offered(self.seen[1]["twice"], "resume")
+        assert offer is not None
+        self.resume = {**offer["body"], "resume_request_id": "twice-1"}
+        assert self.api.post(f"operations/{self.ids['twice']}/resume", self.resume).status == 202
         self.world.arrived("twice made key", times=2)
         self.daemon.kill9()
         self.world.release()
@@ -199,6 +203,22 @@ def test_the_same_request_again_is_the_same_operation_after_the_crash(story: Sto
     assert (again.status, again.ok()["operation_id"]) == (200, story.ids["never"])
     other = story.api.dispatch(one.handler, {**given, "tag": "other"}, request_of("never"))
     assert (other.status, other.code) == (409, "RequestConflict")
+
+
+@pytest.mark.guarantee("R4")
+def test_the_same_resume_again_is_the_same_one_and_another_on_its_revision_conflicts(
+    story: Story,
+) -> None:
+    path = f"operations/{story.ids['twice']}/resume"
+    calls = story.now("twice")["calls"]
+    assert story.api.post(path, story.resume).status == 200
+    other = story.api.post(path, {**story.resume, "resume_request_id": "twice-2"})
+    assert (other.status, other.code) == (409, "DurableResumeConflict")
+    assert "twice-1" in other.document["detail"]
+    revision = story.resume["checkpoint_revision"] + 1
+    moved = story.api.post(path, {**story.resume, "checkpoint_revision": revision})
+    assert (moved.status, moved.code) == (409, "DurableResumeConflict")
+    assert story.now("twice")["calls"] == calls
 
 
 # --- what the table says ----------------------------------------------------------------------

@@ -27,6 +27,9 @@ SECTOR = 512
 # The smallest that a configuration allows: a few operations fill a segment.
 SMALL = "[journal]\nsegment_bytes = 65_536\n"
 NEVER = {"effects": ["never"]}
+needs_strace = pytest.mark.skipif(
+    shutil.which("strace") is None, reason="strace is what makes the sync fail"
+)
 
 
 def segments(daemon: Daemon) -> list[Path]:
@@ -64,10 +67,11 @@ def test_damage_to_what_was_acknowledged_is_served_read_only_and_said(daemon: Da
         daemon.api.dispatch("never", {"tag": tag, **NEVER}, tag, wait_ms=60_000).ok()
         for tag in ("first", "second", "third")
     )
-    assert daemon.stop() == 0
+    fourth = held(daemon, "fourth")
+    daemon.kill9()
     (segment,) = segments(daemon)
     content = bytearray(segment.read_bytes())
-    at = content.index(second["operation_id"].encode())
+    at = content.rindex(second["call"]["call_id"].encode())
     content[at] ^= 1
     segment.write_bytes(content)
     before = on_disk(daemon)
@@ -81,18 +85,18 @@ def test_damage_to_what_was_acknowledged_is_served_read_only_and_said(daemon: Da
     line = content.rindex(b"\n", 0, at) + 1
     assert f"at byte {line} " in said["detail"]
     assert f"restore {segment.name} from a backup" in said["fix"]
+    assert (said["file"], said["offset"]) == (segment.name, line)
+    # Its end stood there: whether it did is not to be read any more.
+    assert said["calls"] == [second["call"]["call_id"]]
+    assert second["call"]["call_id"] in said["detail"]
 
     assert daemon.api.operation(first["operation_id"])["state"] == "succeeded"
     assert daemon.api.call(first["call"]["call_id"])["result"] == first["result"]
     assert daemon.api.recovery(first["operation_id"])["state"] == "succeeded"
-    assert {item["operation_id"] for item in every(daemon.api, "operations")} == {
-        first["operation_id"]
-    }
-    assert {event["operation_id"] for event in daemon.api.events()} == {
-        None,
-        first["operation_id"],
-    }
-    for lost in (second, third):
+    proven = {first["operation_id"], second["operation_id"]}
+    assert {item["operation_id"] for item in every(daemon.api, "operations")} == proven
+    assert {event["operation_id"] for event in daemon.api.events()} == {None, *proven}
+    for lost in (third, fourth):
         assert daemon.api.ask("GET", f"operations/{lost['operation_id']}").code == "NotFound"
 
     refused = [
@@ -143,6 +147,9 @@ def at_rest(journal: Document) -> bool:
     return journal["durable_position"] > journal["position"]
 
 
+FAIL = ("-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO")
+
+
 @contextlib.contextmanager
 def failing_syncs(daemon: Daemon) -> Iterator[None]:
     """From here on every sync of the daemon fails, until it ends."""
@@ -151,7 +158,7 @@ def failing_syncs(daemon: Daemon) -> Iterator[None]:
     strace = subprocess.Popen(
         [
             *("strace", "-f", "-p", str(daemon.pid), "-o", str(daemon.base / "strace")),
-            *("-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO"),
+            *FAIL,
         ],
         stderr=subprocess.PIPE,
         text=True,
@@ -169,8 +176,8 @@ def failing_syncs(daemon: Daemon) -> Iterator[None]:
         strace.communicate(timeout=30)
 
 
-@needs_root
-@pytest.mark.skipif(shutil.which("strace") is None, reason="strace makes the sync fail")
+@needs_root("the daemon lets nobody of its own uid trace it")
+@needs_strace
 @pytest.mark.guarantee("J3", "J1")
 def test_after_a_failed_sync_nothing_is_started_and_the_restart_reads_the_disk(
     daemon: Daemon,
@@ -211,6 +218,23 @@ def test_after_a_failed_sync_nothing_is_started_and_the_restart_reads_the_disk(
     assert final["state"] == "succeeded"
     assert daemon.world.arrivals("doubtful made never") == 1
     assert daemon.api.dispatch("plain", {}, "new", wait_ms=60_000).ok()["state"] == "succeeded"
+
+
+@needs_strace
+@pytest.mark.guarantee("J3")
+def test_a_disk_that_takes_not_even_the_first_frame_is_said_instead_of_starting() -> None:
+    with new_daemon() as daemon:
+        started = subprocess.run(
+            [*("strace", "-f", "-o", "/dev/null"), *FAIL, *daemon._command()],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert started.returncode == 1
+        assert "cannot start: the journal takes nothing" in started.stderr
+        assert "Input/output error" in started.stderr
+        assert "Traceback" not in started.stderr
 
 
 # --- no room -------------------------------------------------------------------------------
@@ -258,7 +282,7 @@ def filled(service: Service) -> list[str]:
     raise AssertionError("the disk never was full")
 
 
-@needs_root
+@needs_root("only root can mount a small file system")
 @pytest.mark.guarantee("J8")
 def test_a_full_disk_refuses_new_work_never_an_outcome_and_heals_by_itself() -> None:
     with new_service(tables=SMALL) as service, small_disk(service.state, "size=1m"):
@@ -293,7 +317,7 @@ def test_a_full_disk_refuses_new_work_never_an_outcome_and_heals_by_itself() -> 
         assert verified(service) == 0
 
 
-@needs_root
+@needs_root("only root can mount a small file system")
 @pytest.mark.guarantee("J8", "R2")
 def test_a_daemon_that_dies_on_a_full_disk_starts_again_on_it() -> None:
     with new_service(tables=SMALL) as service, small_disk(service.state, "size=1m"):
@@ -301,7 +325,7 @@ def test_a_daemon_that_dies_on_a_full_disk_starts_again_on_it() -> None:
         interrupted = held(service, "interrupted")
         fill(service.state / "ballast")
         filled(service)
-        for _ in range(3):
+        for _ in range(2):
             service.restart()
         document = service.api.operation(interrupted["operation_id"])
         assert document["state"] == "unknown"
@@ -373,10 +397,9 @@ class Load:
             thread.join()
 
 
-@needs_root
+@needs_root("a configuration file makes segments small, and under one the own uid holds nothing")
 @pytest.mark.guarantee("J1", "J2", "R8")
 def test_segments_turn_over_under_load_and_a_restart_in_between_loses_nothing() -> None:
-    # Only a configuration file makes segments small, and under one only root asks for itself.
     with new_service(tables=SMALL) as service:
         service.start()
         before = Load(service, pad=4_000)
@@ -396,6 +419,9 @@ def test_segments_turn_over_under_load_and_a_restart_in_between_loses_nothing() 
         assert {tag: known[tag]["operation_id"] for tag in acknowledged} == acknowledged
         assert all(known[tag]["state"] == "succeeded" for tag in after.acknowledged)
         assert set(service.world.everything().values()) == {1}
+        wide = service.api.dispatch("plain", {"pad": "x" * 20_000}, "wide")
+        assert wide.code == "LimitExceeded"
+        assert service.api.dispatch("plain", {}, "wide", wait_ms=60_000).status == 200
         assert service.stop() == 0
         assert verified(service) == 0
 

@@ -114,11 +114,14 @@ class Run:
         world.release()
 
     def first(self, kind: str) -> int:
-        """How many frames there are up to the first one with such a record, itself included."""
+        """How many frames there are up to the first one with such a record, itself included.
+
+        The very first frame does not count: nothing was accepted yet.
+        """
         return next(
             number
             for number, frame in enumerate(self.frames, start=1)
-            if any(KIND_OF[type(record)] == kind for record in frame)
+            if number > 1 and any(KIND_OF[type(record)] == kind for record in frame)
         )
 
 

@@ -118,7 +118,8 @@ def test_a_second_daemon_on_the_same_state_is_refused_and_harms_nothing(daemon: 
     refused = daemon.start_another()
     assert refused.returncode == 1
     assert refused.stderr.startswith("effectd: cannot start: ")
-    assert f"process {daemon.pid} " in refused.stderr
+    # Whose lock it is only root may read in /proc: the daemon lets nobody of its uid look into it.
+    assert os.getuid() != 0 or f"process {daemon.pid} " in refused.stderr
     assert "Traceback" not in refused.stderr
     assert sorted(daemon.handler_processes()) == alive_before
     daemon.world.release()

@@ -7,9 +7,10 @@ import threading
 
 import pytest
 
-from tests.e2e.support.api import NoAnswer
+from tests.e2e.support.api import Api, NoAnswer
 from tests.e2e.support.daemon import Daemon, new_daemon
 from tests.e2e.support.processes import wait_until
+from tests.e2e.support.service import new_service
 
 
 @pytest.mark.guarantee("R14")
@@ -112,6 +113,15 @@ def test_a_client_that_goes_away_leaves_its_operation_running(daemon: Daemon) ->
     daemon.world.release()
     document = daemon.api.get("operations", request_id="r")["items"][0]
     assert daemon.api.final(document["operation_id"])["state"] == "succeeded"
+
+
+def test_a_socket_that_cannot_be_made_is_said_at_once() -> None:
+    with new_service() as service:
+        service.api = Api(str(service.handlers / "plain.toml" / "run" / "effectd.sock"))
+        failed = service.start_another()
+        assert failed.returncode == 1
+        assert f"socket {service.api.socket_path}: Not a directory: create" in failed.stderr
+        assert "Traceback" not in failed.stderr
 
 
 def test_a_state_directory_that_cannot_be_written_is_said_at_once() -> None:

@@ -93,7 +93,7 @@ class Clients:
             while self._ask_again():
                 pass
             for _ in range(REQUESTS_MAX):
-                if chance.random() < 0.4:
+                if chance.random() < 0.6:
                     self._go_on(chance)
                 else:
                     self._dispatch(self._new(chance), wait_ms=chance.choice((0, 0, 400)))

@@ -25,9 +25,11 @@ from tests.e2e.support.api import Answer, Api
 from tests.e2e.support.daemon import Daemon, interpreter
 from tests.e2e.support.processes import wait_until
 
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0, reason="only root can be another user, and there is but one uid here"
-)
+
+def needs_root(reason: str) -> pytest.MarkDecorator:
+    """For what an ordinary user cannot try."""
+    return pytest.mark.skipif(os.geteuid() != 0, reason=reason)
+
 
 READER, OWNER, RESOLVER, ADMIN, GRANTLESS, DAEMON_UID = range(61_001, 61_007)
 CLIENTS, BILLING = 62_001, 62_002
