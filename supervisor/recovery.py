@@ -21,7 +21,6 @@ from supervisor.core.record import Identity
 from supervisor.core.state import State
 from supervisor.core.step import ProvenDead, Restarted
 from supervisor.dispatch import Engine, Events, Unavailable
-from supervisor.dispatch.engine import now
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Frame, Journal, JournalCorrupt
 from supervisor.journal.records import UnknownRecord, decode
@@ -66,7 +65,7 @@ def replay(config: Config) -> Replayed:
         )
     except JournalCorrupt as corrupt:
         damage = _damage(corrupt, state)
-    except (UnknownRecord, IllegalTransition) as error:
+    except (UnknownRecord, IllegalTransition, AssertionError) as error:
         detail = f"{directory}: the frame after position {state.position}: {error}"
         damage = Refusal("JournalCorrupt", detail)
     else:
@@ -129,9 +128,9 @@ async def recover(engine: Engine) -> None:
             nursery.start_soon(census.end_survivor, _box(identity), DEADLINE_S)
     doubted = [key for key in engine.state.undead if key in proofs]
     pairs: frozenset[tuple[CallId, int]] = frozenset((k.call_id, k.attempt) for k in alive)
-    await engine.commit(Restarted(now(), engine.state.epoch + 1, VERSION, pairs))
+    await engine.commit(Restarted(engine.now(), engine.state.epoch + 1, VERSION, pairs))
     for key in doubted:
-        await engine.commit(ProvenDead(now(), key.call_id, key.attempt, proofs[key]))
+        await engine.commit(ProvenDead(engine.now(), key.call_id, key.attempt, proofs[key]))
 
 
 async def watch_undead(engine: Engine) -> None:
@@ -147,7 +146,7 @@ async def watch_undead(engine: Engine) -> None:
             if proof is not None:
                 # What cannot be written down now is looked for again.
                 with contextlib.suppress(Unavailable):
-                    await engine.commit(ProvenDead(now(), key.call_id, key.attempt, proof))
+                    await engine.commit(ProvenDead(engine.now(), key.call_id, key.attempt, proof))
 
 
 def _box(identity: Identity) -> BoxIdentity:

@@ -8,7 +8,7 @@ from typing import Any
 
 from supervisor.api.routes import ListEffects, ListOperations
 from supervisor.api.views import effect_view, operation_view
-from supervisor.core.lineage import needs
+from supervisor.core.lineage import needs_of
 from supervisor.core.moment import Moment
 from supervisor.core.standing import operation_state
 from supervisor.core.state import Effect, Operation, State
@@ -61,14 +61,11 @@ def _fits(operation: Operation, command: ListOperations, now: Moment) -> bool:
     ):
         return False
     if command.needs is not None and all(
-        _needs(operation, effect, now) != command.needs for effect in operation.effects.values()
+        needs_of(operation, effect, now).value != command.needs
+        for effect in operation.effects.values()
     ):
         return False
     return command.state is None or operation_state(operation).value in command.state.split(",")
-
-
-def _needs(operation: Operation, effect: Effect, now: Moment) -> str:
-    return needs(effect, operation.calls[effect.newest.call_id], now).value
 
 
 def effects(state: State, command: ListEffects, visible: Visible, now: Moment) -> dict[str, Any]:
@@ -101,4 +98,4 @@ def _effect_fits(operation: Operation, effect: Effect, command: ListEffects, now
     call = operation.calls[effect.newest.call_id]
     if command.handler is not None and call.terms.handler != command.handler:
         return False
-    return command.needs is None or needs(effect, call, now).value == command.needs
+    return command.needs is None or needs_of(operation, effect, now).value == command.needs

@@ -6,7 +6,7 @@ from typing import Any
 
 from supervisor.api.wire import time_text
 from supervisor.core.errors import CODES
-from supervisor.core.lineage import age_ms, needs
+from supervisor.core.lineage import age_ms, needs_of
 from supervisor.core.moment import Moment
 from supervisor.core.record import Outcome
 from supervisor.core.standing import (
@@ -161,7 +161,7 @@ def effect_view(operation: Operation, effect: Effect, now: Moment) -> dict[str, 
         "name": declared.name,
         "contract": declared.contract.value,
         "outcome": effect.outcome.value,
-        "needs": needs(effect, call, now).value,
+        "needs": needs_of(operation, effect, now).value,
         "request": effect.request,
         "result": effect.result.value
         if effect.result is not None and effect.result.available

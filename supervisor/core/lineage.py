@@ -93,6 +93,12 @@ def needs(effect: Effect, call: Call, now: Moment, *, cancelled: bool = False) -
     return Needs.PERSON
 
 
+def needs_of(operation: Operation, effect: Effect, now: Moment) -> Needs:
+    """The same, of an effect where it stands."""
+    call = operation.calls[effect.newest.call_id]
+    return needs(effect, call, now, cancelled=operation.cancel_requested)
+
+
 def call_verdict(operation: Operation, call: Call, now: Moment) -> Verdict:
     """The strictest of the lineage's verdicts; with nothing announced, a plain repeat."""
     call = operation.newest(call)

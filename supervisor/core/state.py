@@ -251,6 +251,8 @@ class State:
     epoch: int = 0
     boot_id: str = ""
     position: int = 0
+    # The latest wall time that any record carries.
+    latest: int = 0
     accepted: int = 0
     operations: Map[OperationId, Operation] = attrs.field(factory=Map[OperationId, Operation])
     messages: Map[tuple[SessionId, str], OperationId] = attrs.field(

@@ -33,7 +33,7 @@ from supervisor.core.step import Decision, Exited, Input, OpenGate, Ready, Withh
 from supervisor.core.step import Lost as LostEvent
 from supervisor.dispatch.command import Secrets, command_of, secrets_of, spec_of
 from supervisor.dispatch.conversation import Conversation
-from supervisor.dispatch.engine import Engine, Live, Unavailable, new_id, now, spill
+from supervisor.dispatch.engine import Engine, Live, Unavailable, new_id, spill
 
 # After the tree is dead only what was sent before is left in pipes and sockets.
 DRAIN_S = 0.5
@@ -76,7 +76,7 @@ async def _loaded(engine: Engine, call_id: CallId) -> Handler | None:
     handler = engine.handlers_now().get(name)
     if handler is None:
         refusal = Refusal("UnknownHandler", f"handler {name!r} is not loaded", call_id=call_id)
-        await engine.commit(Withheld(now(), call_id, refusal))
+        await engine.commit(Withheld(engine.now(), call_id, refusal))
     return handler
 
 
@@ -91,7 +91,7 @@ async def _placed(engine: Engine, handler: Handler, call_id: CallId, lent: froze
         sandbox = await prepare(engine, handler, writes=True)
     except SandboxUnavailable as unavailable:
         refusal = Refusal("SandboxUnavailable", str(unavailable), call_id=call_id)
-        await engine.commit(Withheld(now(), call_id, refusal))
+        await engine.commit(Withheld(engine.now(), call_id, refusal))
         return
     try:
         gate = await _reserved(engine, call_id, sandbox, digest)
@@ -146,7 +146,7 @@ def _ready(
 ) -> Ready:
     margin_ms = engine.config.budget_margin_ms
     effect_id = EffectId(new_id("eff_"))
-    return Ready(now(), call_id, digest, identity, layers, margin_ms, effect_id)
+    return Ready(engine.now(), call_id, digest, identity, layers, margin_ms, effect_id)
 
 
 def _opens(decision: Decision) -> OpenGate | None:
@@ -233,7 +233,9 @@ class Attempt:
         key = self._key
         # Whatever the reason, none of its code ran: that settles its whole-call effect too.
         outcome = Outcome.NOT_STARTED
-        return Exited(now(), key.call_id, key.attempt, outcome, 0, code=code, detail=detail)
+        return Exited(
+            self._engine.now(), key.call_id, key.attempt, outcome, 0, code=code, detail=detail
+        )
 
     async def _opened(self, secrets: Secrets) -> None:
         operation = self._engine.state.operation_of(self._key.call_id)
@@ -310,14 +312,16 @@ class Attempt:
     async def _over(self, talk: Conversation, cause: str, end: Ended | Lost) -> None:
         await talk.keep_output()
         if isinstance(end, Lost):
-            lost = LostEvent(now(), self._key.call_id, self._key.attempt, end.cause, dead=True)
+            lost = LostEvent(
+                self._engine.now(), self._key.call_id, self._key.attempt, end.cause, dead=True
+            )
             await self._record(lost)
             return
         outcome, code = _judge(cause, end)
         if cause == "limit":
             code = talk.limit
         event = Exited(
-            now(),
+            self._engine.now(),
             self._key.call_id,
             self._key.attempt,
             outcome,

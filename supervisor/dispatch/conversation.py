@@ -28,7 +28,7 @@ from supervisor.core.step import (
     SayRecorded,
 )
 from supervisor.dispatch import output
-from supervisor.dispatch.engine import Engine, Unavailable, new_id, now, spill
+from supervisor.dispatch.engine import Engine, Unavailable, new_id, spill
 
 _READ = 65_536
 FAULTS_MAX = 1_000
@@ -146,7 +146,7 @@ class Conversation:
         if closed is None and output.holds_secret(request, self._secrets):
             closed, request, digest = "SecretInRequest", None, ""
         event = Announced(
-            now(),
+            self._engine.now(),
             self._key.call_id,
             self._key.attempt,
             name[:256],
@@ -180,7 +180,7 @@ class Conversation:
     async def _take_back(self, ordinal: int, code: str) -> None:
         """A cancel or the deadline came while the announcement was on its way to disk."""
         event = Confirmed(
-            now(),
+            self._engine.now(),
             self._key.call_id,
             self._key.attempt,
             ordinal,
@@ -194,7 +194,7 @@ class Conversation:
 
     async def _confirmed(self, said: channel.Confirm) -> None:
         event = Confirmed(
-            now(),
+            self._engine.now(),
             self._key.call_id,
             self._key.attempt,
             said.ordinal,

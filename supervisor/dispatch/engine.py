@@ -61,10 +61,6 @@ def new_id(prefix: str) -> str:
     return prefix + "".join(secrets.choice(_ALPHABET) for _ in range(20))
 
 
-def now() -> Moment:
-    return Moment(time.time_ns(), time.monotonic_ns(), boot_id())
-
-
 class Slots:
     """Places for running attempts: so many at once, and so many of one handler."""
 
@@ -117,6 +113,12 @@ class Engine:
         self._idle = trio.lowlevel.ParkingLot()
         self._tasks = 0
         self._launch: Callable[[CallId, frozenset[int]], None] | None = None
+
+    def now(self) -> Moment:
+        """Both clocks. A wall clock that was set back, over a reboot even, makes nothing look
+        younger than what is written down already."""
+        wall = max(time.time_ns(), self.state.latest)
+        return Moment(wall, time.monotonic_ns(), boot_id())
 
     # --- deciding ---------------------------------------------------------------------
 

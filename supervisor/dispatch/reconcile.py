@@ -17,6 +17,7 @@ from sandbox.slot import Sandbox
 from sandbox.spec import Ended, NotStarted, SandboxUnavailable, Unkillable
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import EffectId
+from supervisor.core.moment import Moment
 from supervisor.core.record import By, Reconciler, Result
 from supervisor.core.state import Effect
 from supervisor.core.step import (
@@ -29,7 +30,7 @@ from supervisor.core.step import (
 from supervisor.dispatch import output
 from supervisor.dispatch.attempt import DRAIN_S, UNKILLABLE_RETRY_S, identity_of, prepare
 from supervisor.dispatch.command import Secrets, reconcile_command, secrets_of
-from supervisor.dispatch.engine import Engine, Unavailable, now, spill
+from supervisor.dispatch.engine import Engine, Unavailable, spill
 
 _GRACE_MS = 1_000
 _READ = 65_536
@@ -41,7 +42,7 @@ async def reconcile(engine: Engine, effect_id: EffectId, by: By) -> Refusal | No
 
     The refusal says why nobody was asked. Cancelling does not stop what was begun.
     """
-    decision = await engine.commit(ReconcileAsked(now(), effect_id))
+    decision = await engine.commit(ReconcileAsked(engine.now(), effect_id))
     run = next((d for d in decision.directives if isinstance(d, RunReconciler)), None)
     if run is None:
         return decision.refusal
@@ -71,7 +72,7 @@ async def _in_slot(engine: Engine, handler: Handler, run: RunReconciler, by: By)
     except (ConfigError, SandboxUnavailable) as error:
         return Refusal("SandboxUnavailable", str(error), effect_id=run.effect_id)
     try:
-        ready = ReconcilerReady(now(), run.effect_id, by, identity_of(sandbox))
+        ready = ReconcilerReady(engine.now(), run.effect_id, by, identity_of(sandbox))
         decision: Decision = await engine.commit(ready)
         if decision.refusal is not None:
             return decision.refusal
@@ -94,16 +95,18 @@ async def _asked(
     out, err = BoundedOutput(_READ, 0), BoundedOutput(0, _DETAIL)
     began = await sandbox.dispatch(command)
     if isinstance(began, NotStarted):
-        return _unknown(run, f"the reconciler was not started: {began.detail}")
+        return _unknown(engine.now(), run, f"the reconciler was not started: {began.detail}")
     end = await _read(sandbox, run.reconciler, out, err)
     if end is None:
-        return _unknown(run, f"the reconciler took longer than {run.reconciler.timeout_ms} ms")
+        return _unknown(
+            engine.now(), run, f"the reconciler took longer than {run.reconciler.timeout_ms} ms"
+        )
     if end.how != "exited" or end.status != 0:
         said = output.redact(err.tail, secrets.values).decode("utf-8", "replace").strip()
-        return _unknown(run, f"the reconciler {end.how} with {end.status}: {said}")
+        return _unknown(engine.now(), run, f"the reconciler {end.how} with {end.status}: {said}")
     if out.omitted:
-        return _unknown(run, f"the reconciler printed more than {_READ} bytes")
-    return _answer(run, output.redact(out.head, secrets.values))
+        return _unknown(engine.now(), run, f"the reconciler printed more than {_READ} bytes")
+    return _answer(engine.now(), run, output.redact(out.head, secrets.values))
 
 
 async def _read(
@@ -140,16 +143,16 @@ async def _drain(stream: trio.lowlevel.FdStream, into: BoundedOutput, done: trio
     done.set()
 
 
-def _unknown(run: RunReconciler, detail: str) -> ReconcilerAnswered:
-    return ReconcilerAnswered(now(), run.effect_id, None, detail=detail[:_DETAIL])
+def _unknown(now: Moment, run: RunReconciler, detail: str) -> ReconcilerAnswered:
+    return ReconcilerAnswered(now, run.effect_id, None, detail=detail[:_DETAIL])
 
 
-def _answer(run: RunReconciler, printed: bytes) -> ReconcilerAnswered:
+def _answer(now: Moment, run: RunReconciler, printed: bytes) -> ReconcilerAnswered:
     """One JSON object with an outcome that is one of three words; all else is unknown."""
     try:
         said = json.loads(printed)
     except (ValueError, RecursionError):
-        return _unknown(run, f"the reconciler printed no JSON: {printed[:200]!r}")
+        return _unknown(now, run, f"the reconciler printed no JSON: {printed[:200]!r}")
     match said:
         case {"outcome": "applied", **rest}:
             result = rest.get("result")
@@ -157,11 +160,13 @@ def _answer(run: RunReconciler, printed: bytes) -> ReconcilerAnswered:
                 given = Result(unavailable="not_json")
             else:
                 given = Result(result) if "result" in rest else Result(unavailable="missing")
-            return ReconcilerAnswered(now(), run.effect_id, True, given, "the provider has it")
+            return ReconcilerAnswered(now, run.effect_id, True, given, "the provider has it")
         case {"outcome": "not_applied"}:
             detail = "the provider does not have it"
-            return ReconcilerAnswered(now(), run.effect_id, False, detail=detail)
+            return ReconcilerAnswered(now, run.effect_id, False, detail=detail)
         case {"outcome": "unknown"}:
-            return _unknown(run, "the provider could not tell")
+            return _unknown(now, run, "the provider could not tell")
         case _:
-            return _unknown(run, f"the reconciler's answer has no known outcome: {printed[:200]!r}")
+            return _unknown(
+                now, run, f"the reconciler's answer has no known outcome: {printed[:200]!r}"
+            )

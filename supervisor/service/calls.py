@@ -14,7 +14,6 @@ from supervisor.core.step import (
     ProvenDead,
 )
 from supervisor.dispatch import output
-from supervisor.dispatch.engine import now
 from supervisor.server import Response
 from supervisor.service.context import Caller, Context, Denied, json_response
 
@@ -23,7 +22,7 @@ async def get_call(context: Context, command: routes.GetCall, caller: Caller) ->
     operation, _ = context.call(command.call_id, caller)
     await context.final(operation.operation_id, command.wait_ms)
     operation, call = context.call(command.call_id, caller)
-    document = call_view(operation, call, now())
+    document = call_view(operation, call, context.engine.now())
     live = context.engine.live
     progress = next(
         (one.progress for key, one in live.items() if key.call_id == call.call_id), None
@@ -68,10 +67,19 @@ async def attest_dead(context: Context, command: routes.AttestDead, caller: Call
     decision = Decision(repeated=True)
     for number in doubted:
         decision = await context.engine.commit(
-            ProvenDead(now(), call.call_id, number, "attested", caller.by, command.reason)
+            ProvenDead(
+                context.engine.now(), call.call_id, number, "attested", caller.by, command.reason
+            )
         )
     if not doubted and call.live is not None:
         decision = await context.engine.commit(
-            ProvenDead(now(), call.call_id, call.live.number, "attested", caller.by, command.reason)
+            ProvenDead(
+                context.engine.now(),
+                call.call_id,
+                call.live.number,
+                "attested",
+                caller.by,
+                command.reason,
+            )
         )
     return await context.acted(decision, operation.operation_id)

@@ -23,7 +23,6 @@ from supervisor.core.standing import FINAL, operation_state
 from supervisor.core.state import Call, Effect, Operation
 from supervisor.core.step import Decision
 from supervisor.dispatch import Engine
-from supervisor.dispatch.engine import now
 from supervisor.server import Peer, Response
 
 
@@ -170,7 +169,7 @@ class Context:
             return problem_response(decision.refusal)
         final = await self.final(OperationId(operation_id), wait_ms)
         operation = self.engine.state.operations[OperationId(operation_id)]
-        document = operation_view(operation, now())
+        document = operation_view(operation, self.engine.now())
         if final or decision.repeated:
             return json_response(200, document)
         headers = {"location": f"/v1/operations/{operation_id}", "retry-after": "1"}

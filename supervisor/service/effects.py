@@ -11,7 +11,6 @@ from supervisor.core.step import (
     Decision,
     ResolveAsked,
 )
-from supervisor.dispatch.engine import now
 from supervisor.dispatch.reconcile import reconcile
 from supervisor.server import Response
 from supervisor.service.context import Caller, Context, Denied, json_response
@@ -19,14 +18,16 @@ from supervisor.service.context import Caller, Context, Denied, json_response
 
 async def list_effects(context: Context, command: routes.ListEffects, caller: Caller) -> Response:
     await context.read()
-    page = listing.effects(context.engine.state, command, context.visible(caller), now())
+    page = listing.effects(
+        context.engine.state, command, context.visible(caller), context.engine.now()
+    )
     return json_response(200, page)
 
 
 async def get_effect(context: Context, command: routes.GetEffect, caller: Caller) -> Response:
     await context.read()
     operation, effect = context.effect(command.effect_id, caller)
-    return json_response(200, effect_view(operation, effect, now()))
+    return json_response(200, effect_view(operation, effect, context.engine.now()))
 
 
 async def reconcile_effect(context: Context, command: routes.Reconcile, caller: Caller) -> Response:
@@ -54,7 +55,7 @@ async def resolve(context: Context, command: routes.Resolve, caller: Caller) -> 
     operation, effect = context.effect(command.effect_id, caller, Verb.SETTLE)
     decision = await context.engine.commit(
         ResolveAsked(
-            now(),
+            context.engine.now(),
             effect.effect_id,
             caller.by,
             command.applied,

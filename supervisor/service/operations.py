@@ -15,7 +15,7 @@ from supervisor.core.step import (
     ExtendAsked,
     ResumeAsked,
 )
-from supervisor.dispatch.engine import new_id, now
+from supervisor.dispatch.engine import new_id
 from supervisor.server import Response
 from supervisor.service.context import Caller, Context, Denied, json_response
 
@@ -24,7 +24,9 @@ async def list_operations(
     context: Context, command: routes.ListOperations, caller: Caller
 ) -> Response:
     await context.read()
-    page = listing.operations(context.engine.state, command, context.visible(caller), now())
+    page = listing.operations(
+        context.engine.state, command, context.visible(caller), context.engine.now()
+    )
     return json_response(200, page)
 
 
@@ -32,13 +34,13 @@ async def get_operation(context: Context, command: routes.GetOperation, caller: 
     operation = context.operation(command.operation_id, caller)
     await context.final(operation.operation_id, command.wait_ms)
     operation = context.operation(command.operation_id, caller)
-    return json_response(200, operation_view(operation, now()))
+    return json_response(200, operation_view(operation, context.engine.now()))
 
 
 async def get_recovery(context: Context, command: routes.GetRecovery, caller: Caller) -> Response:
     await context.read()
     operation = context.operation(command.operation_id, caller)
-    moment = now()
+    moment = context.engine.now()
     projection = project(
         operation,
         moment,
@@ -55,7 +57,7 @@ async def resume(context: Context, command: routes.Resume, caller: Caller) -> Re
     await context.engine.make_room()
     decision = await context.engine.commit(
         ResumeAsked(
-            now(),
+            context.engine.now(),
             operation.operation_id,
             caller.by,
             command.resume_request_id,
@@ -72,7 +74,7 @@ async def resume(context: Context, command: routes.Resume, caller: Caller) -> Re
 async def cancel(context: Context, command: routes.Cancel, caller: Caller) -> Response:
     operation = context.driven(command.operation_id, caller)
     decision = await context.engine.commit(
-        CancelAsked(now(), operation.operation_id, caller.by, command.reason)
+        CancelAsked(context.engine.now(), operation.operation_id, caller.by, command.reason)
     )
     return await context.acted(decision, operation.operation_id, command.wait_ms)
 
@@ -80,7 +82,13 @@ async def cancel(context: Context, command: routes.Cancel, caller: Caller) -> Re
 async def extend(context: Context, command: routes.Extend, caller: Caller) -> Response:
     operation = context.driven(command.operation_id, caller)
     decision = await context.engine.commit(
-        ExtendAsked(now(), operation.operation_id, caller.by, command.max_run_ms, command.reason)
+        ExtendAsked(
+            context.engine.now(),
+            operation.operation_id,
+            caller.by,
+            command.max_run_ms,
+            command.reason,
+        )
     )
     return await context.acted(decision, operation.operation_id)
 
@@ -91,6 +99,8 @@ async def accept_artifacts(
     operation = context.operation(command.operation_id, caller, Verb.ADMIN)
     digests = {k: v for k, v in context.digests(operation).items() if v is not None}
     decision = await context.engine.commit(
-        ArtifactsAsked(now(), operation.operation_id, caller.by, digests, command.reason)
+        ArtifactsAsked(
+            context.engine.now(), operation.operation_id, caller.by, digests, command.reason
+        )
     )
     return await context.acted(decision, operation.operation_id)

@@ -9,11 +9,11 @@ from typing import Any
 
 from supervisor.api.wire import refusal_members, time_text
 from supervisor.core.errors import Refusal
-from supervisor.core.lineage import needs, unresolved
+from supervisor.core.lineage import needs_of, unresolved
+from supervisor.core.moment import Moment
 from supervisor.core.standing import operation_state
 from supervisor.core.state import Operation
 from supervisor.dispatch import Engine
-from supervisor.dispatch.engine import now
 from supervisor.version import FEATURES, VERSION
 
 _NEEDS = ("person", "reconciler", "client")
@@ -40,7 +40,7 @@ def status_view(
         "degraded": degraded,
         "uptime_ms": (time.monotonic_ns() - started) // 1_000_000,
         "epoch": state.epoch,
-        "needs": _needs(mine),
+        "needs": _needs(mine, engine.now()),
         "sandbox": {
             "layers": dict(engine.layers),
             "unkillable": [
@@ -101,15 +101,13 @@ def _degraded(engine: Engine, damage: Refusal | None) -> list[dict[str, Any]]:
     return found
 
 
-def _needs(operations: list[Operation]) -> dict[str, int]:
+def _needs(operations: list[Operation], moment: Moment) -> dict[str, int]:
     """How many unknown effects wait for whom."""
     counted: dict[str, int] = dict.fromkeys(_NEEDS, 0)
-    moment = now()
     for operation in operations:
         for effect in operation.effects.values():
             if unresolved(effect):
-                call = operation.calls[effect.newest.call_id]
-                counted[needs(effect, call, moment).value] += 1
+                counted[needs_of(operation, effect, moment).value] += 1
     return counted
 
 

@@ -19,7 +19,7 @@ from supervisor.core.step import (
     Submitted,
 )
 from supervisor.dispatch.command import terms_of
-from supervisor.dispatch.engine import new_id, now
+from supervisor.dispatch.engine import new_id
 from supervisor.server import Response
 from supervisor.service.context import Caller, Context, Denied, json_response, problem_response
 
@@ -58,7 +58,7 @@ def _submitted(
         timeout_ms = _timeout(handler, command.timeout_ms)
     default = max(config.default_max_run_ms, 2 * timeout_ms + config.budget_margin_ms + 1)
     return Submitted(
-        now(),
+        context.engine.now(),
         OperationId(new_id("op_")),
         CallId(new_id("call_")),
         default_session(caller.peer.uid),

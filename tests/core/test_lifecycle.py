@@ -36,7 +36,7 @@ from supervisor.core.record import (
     ResumeAccepted,
     Settler,
 )
-from supervisor.core.state import Phase
+from supervisor.core.state import Phase, State
 from tests.core.made import CLIENT, NOON, OPERATOR, Core, effect, terms
 
 OF = terms(effect(many=True))
@@ -332,3 +332,9 @@ def test_a_bare_record_of_no_kind_is_refused():
         evolve(Core().state, OperationRecord(NOON, "op_1"))
     with pytest.raises(IllegalTransition):
         fold(Core().state, 9, [CallRestored(NOON, "op_1", "call_1")])
+
+
+def test_the_latest_time_of_any_record_is_remembered() -> None:
+    state = fold(State(), 1, [DaemonStarted(at=50, epoch=1, boot_id="b", version="v")])
+    state = fold(state, 2, [DaemonStarted(at=20, epoch=2, boot_id="c", version="v")])
+    assert state.latest == 50

@@ -188,6 +188,18 @@ def test_a_second_restart_changes_nothing(story: Story) -> None:
     assert timeless(story.seen[1]) == timeless(story.seen[0])
 
 
+@pytest.mark.guarantee("R3")
+def test_a_recovery_document_lists_everything_in_the_order_in_which_it_was_announced(
+    story: Story,
+) -> None:
+    for seen in story.seen:
+        for recovery in seen.values():
+            ordinals = [effect["ordinal"] for effect in recovery["effects"]]
+            assert ordinals == sorted(ordinals)
+            asked = [one["ordinal"] for one in recovery["correlations"]]
+            assert asked == sorted(asked)
+
+
 @pytest.mark.guarantee("R4")
 def test_what_one_operation_does_moves_no_other_ones_checkpoint(story: Story) -> None:
     before, after = (timeless({**seen, "twice": None}) for seen in story.seen[1:])

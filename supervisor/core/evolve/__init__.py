@@ -82,7 +82,7 @@ def fold(state: State, position: int, records: Iterable[Record]) -> State:
         state = evolve(state, record)
     for operation_id in touched:
         state = _count(state, operation_id, position, at)
-    return attrs.evolve(state, position=position)
+    return attrs.evolve(state, position=position, latest=max(state.latest, at))
 
 
 def evolve(state: State, record: Record) -> State:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.e2e.support.api import Api, NoAnswer
 from tests.e2e.support.manifests import manifests
-from tests.e2e.support.processes import children, kill, tagged, wait_until
+from tests.e2e.support.processes import alive, children, kill, tagged, wait_until
 from tests.e2e.support.world import World
 
 HANDLERS = Path(__file__).parents[1] / "handlers"
@@ -116,8 +116,8 @@ class Daemon:
 
     @property
     def launcher(self) -> int:
-        """The launcher's pid: the daemon's only child."""
-        (pid,) = children(self.pid)
+        """The launcher's pid: the daemon's only live child."""
+        (pid,) = (child for child in children(self.pid) if alive(child))
         return pid
 
     @property
