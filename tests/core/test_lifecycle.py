@@ -19,6 +19,7 @@ from supervisor.core.record import (
     CallRefused,
     CallRestored,
     ConfirmationDisputed,
+    DaemonStarted,
     DeathProven,
     DispatchRefusedBudgetExceeded,
     EffectAnnounced,
