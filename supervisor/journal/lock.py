@@ -35,8 +35,7 @@ def take(os_: Os, fd: int, directory: Path, *, wait_ms: int) -> None:
 
 def sign(directory: Path) -> None:
     """Say in LOCK who holds it. Only for people: nothing ever believes this file."""
-    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
-    text = f"pid {os.getpid()}\nstarted {_start_ticks(os.getpid())}\nboot {boot_id}\n"
+    text = f"pid {os.getpid()}\nstarted {_start_ticks(os.getpid())}\nboot {_boot_id()}\n"
     (directory / "LOCK").write_text(text, "ascii")
 
 
@@ -46,8 +45,20 @@ def holder(directory: Path) -> str:
     name = f"{os.major(wanted.st_dev):02x}:{os.minor(wanted.st_dev):02x}:{wanted.st_ino}"
     pids = [pid for pid in map(int, _numbers("/proc")) if _keeps(pid, name)]
     if not pids:
-        return "a process that this one may not look into"
+        return _signer(directory) or "a process that this one may not look into"
     return " and ".join(f"process {pid} ({_command(pid)})" for pid in sorted(pids))
+
+
+def _signer(directory: Path) -> str | None:
+    """Who signed LOCK, if that very process lives: a daemon hides what it has open."""
+    try:
+        words = (directory / "LOCK").read_text("ascii").split()
+        pid, started, boot_id = int(words[1]), words[3], words[5]
+        if started != _start_ticks(pid) or boot_id != _boot_id():
+            return None
+    except (OSError, ValueError, IndexError):
+        return None
+    return f"process {pid} ({_command(pid)})"
 
 
 def _keeps(pid: int, name: str) -> bool:
@@ -74,6 +85,10 @@ def _command(pid: int) -> str:
         return Path(f"/proc/{pid}/comm").read_text("utf-8", "replace").strip()
     except OSError:
         return "ended"
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
 
 
 def _start_ticks(pid: int) -> str:

@@ -99,6 +99,14 @@ def test_the_manifest_counts_as_parsed_and_the_loaded_one_stays_in_force(host):
     assert host.load("charge").digest != handler.digest
 
 
+@pytest.mark.guarantee("E13")
+def test_who_may_run_it_and_how_it_is_described_is_not_what_a_handler_is(host):
+    host.manifest("charge", 'description = "one"\n[access]\nrun = ["uid:1"]')
+    digest = host.load("charge").digest
+    host.manifest("charge", 'description = "two"\n[access]\nrun = ["uid:2"]\n[test]\ninput = {}')
+    assert host.load("charge").digest == digest
+
+
 def test_two_handlers_with_one_text_are_two(host):
     host.manifest("one", command='["/bin/true"]')
     host.manifest("two", command='["/bin/true"]')

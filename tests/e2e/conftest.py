@@ -11,6 +11,7 @@ support/manifests.py. A failed test shows the daemon's log.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -18,6 +19,11 @@ import pytest
 from tests.e2e.support.daemon import Daemon, new_daemon
 
 _LOG_CHARS = 8_000
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # A run that is ended from outside (a job's time limit) ends its daemons too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.support.clients import every
 from tests.e2e.support.daemon import Daemon, new_daemon
-from tests.e2e.support.disk import (
+from tests.e2e.support.journal_files import (
     NEVER,
     at_rest,
     held,

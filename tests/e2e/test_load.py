@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.support.api import Answer, NoAnswer, fresh_id
 from tests.e2e.support.clients import every
 from tests.e2e.support.daemon import Daemon
-from tests.e2e.support.disk import NEVER, SMALL, held, segments, small_disk, verified
+from tests.e2e.support.journal_files import NEVER, SMALL, held, segments, small_disk, verified
 from tests.e2e.support.processes import wait_until
 from tests.e2e.support.service import Service, needs_root, new_service
 

@@ -1,68 +1,56 @@
-"""A daemon's journal as files, and file systems that are too small or may not be written."""
+"""A disk that can be made to wait, and to forget what it was not made to keep."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
+import shutil
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from tests.e2e.support.api import Document
 from tests.e2e.support.daemon import Daemon
+from tests.e2e.support.processes import wait_until
 
-# The smallest that a configuration allows: a few operations fill a segment.
-SMALL = "[journal]\nsegment_bytes = 65_536\n"
-NEVER = {"effects": ["never"]}
-
-
-def segments(daemon: Daemon) -> list[Path]:
-    return sorted((daemon.state / "journal").glob("*.jnl"))
+SOURCE = Path(__file__).with_name("disk.c")
 
 
-def on_disk(daemon: Daemon) -> dict[str, str]:
-    """Every file of the journal and its digest; LOCK is for people and says who was there."""
-    files = [one for one in (daemon.state / "journal").iterdir() if one.name != "LOCK"]
-    return {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in files}
+class Disk:
+    """The disk of a daemon that was not started yet."""
 
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._hold = daemon.base / "hold"
+        self._reached = daemon.base / "hold.reached"
+        self._kept = daemon.base / "kept"
+        library = daemon.base / "disk.so"
+        subprocess.run(
+            ["cc", "-O1", "-Wall", "-shared", "-fPIC", "-o", library, SOURCE, "-ldl"], check=True
+        )
+        daemon.environment |= {"LD_PRELOAD": str(library), "DISK_HOLD": str(self._hold)}
 
-def verified(daemon: Daemon) -> int:
-    """What `effectctl journal verify` says of the chain, as an exit status."""
-    command = [sys.executable, "-I", "-m", "supervisor.cli", "journal", "verify"]
-    where = [str(daemon.state / "journal"), "--require", "chain"]
-    return subprocess.run([*command, *where], check=False, capture_output=True).returncode
+    def hold(self) -> None:
+        """From now on nothing is made durable, and what is there now is what it keeps."""
+        self._reached.unlink(missing_ok=True)
+        wait_until(self._copied, what="a copy of the journal")
+        self._hold.touch()
 
+    def _copied(self) -> bool:
+        try:
+            shutil.copytree(self._daemon.state / "journal", self._kept)
+        except shutil.Error:  # a spare segment got its name meanwhile
+            shutil.rmtree(self._kept)
+            return False
+        return True
 
-def held(daemon: Daemon, tag: str) -> Document:
-    """An operation whose effect is made and not confirmed; its handler waits in the world."""
-    point = f"{tag} made never"
-    daemon.world.hold(point)
-    document = daemon.api.dispatch("never", {"tag": tag, **NEVER}).ok()
-    daemon.world.arrived(point)
-    return document
+    def reached(self) -> None:
+        """Wait until somebody waits for the disk."""
+        wait_until(self._reached.exists, what="a sync")
 
+    def release(self) -> None:
+        self._hold.unlink(missing_ok=True)
+        shutil.rmtree(self._kept, ignore_errors=True)
 
-def at_rest(journal: Document) -> bool:
-    """Whether the mark of a quiet moment stands behind the last decision."""
-    return journal["durable_position"] > journal["position"]
-
-
-@contextlib.contextmanager
-def small_disk(directory: Path, options: str) -> Iterator[None]:
-    """A small file system of its own below the test's directory."""
-    directory.mkdir(mode=0o700)
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(directory)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if made.returncode:
-        pytest.skip(f"no file system can be mounted here: {made.stderr.strip()}")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "--lazy", str(directory)], check=True)
+    def cut_power(self) -> None:
+        """After the daemon's death: the disk has what it had when it was held."""
+        journal = self._daemon.state / "journal"
+        shutil.rmtree(journal)
+        shutil.copytree(self._kept, journal)
+        self.release()
