@@ -78,7 +78,8 @@ async def _in_slot(engine: Engine, handler: Handler, run: RunReconciler, by: By)
             return decision.refusal
         answer = await _asked(engine, handler, sandbox, run, secrets)
     finally:
-        await sandbox.discard()
+        with trio.CancelScope(shield=True):
+            await sandbox.discard()
     try:
         await engine.commit(answer)
     except Unavailable as unavailable:
