@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.support.api import Api, Document, NoAnswer
 from tests.e2e.support.daemon import GONE_S, Daemon
-from tests.e2e.support.processes import alive, children, kill, start_time, wait_until
+from tests.e2e.support.processes import children, is_alive, kill, start_time, wait_until
 
 
 @pytest.fixture
@@ -208,7 +208,7 @@ def test_timed_out_is_said_only_when_the_whole_tree_is_dead_by_grace_and_200_ms(
     born = start_time(init)
     operation = daemon.api.final(operation_id)
     assert daemon.handler_processes() == []
-    assert not (alive(init) and start_time(init) == born)
+    assert not is_alive(init, born)
     attempt = operation["call"]["attempts"][-1]
     assert (operation["state"], attempt["outcome"]) == ("unknown", "timed_out")
     assert attempt["exit"] == {"signal": signal.SIGKILL}

@@ -15,7 +15,15 @@ from pathlib import Path
 
 from tests.e2e.support.api import Api, NoAnswer
 from tests.e2e.support.manifests import manifests
-from tests.e2e.support.processes import alive, children, kill, tagged, wait_until
+from tests.e2e.support.processes import (
+    alive,
+    children,
+    descendants,
+    is_alive,
+    kill,
+    tagged,
+    wait_until,
+)
 from tests.e2e.support.world import World
 
 HANDLERS = Path(__file__).parents[1] / "handlers"
@@ -46,6 +54,8 @@ class Daemon:
         self.world = World()
         self.api = Api(str(self.state / "effectd.sock"))
         self.process: subprocess.Popen[bytes] | None = None
+        # The launcher and the inits say nothing of this daemon in their command lines.
+        self._family: set[tuple[int, str]] = set()
         self.environment: dict[str, str] = {}
         self._config = config
         self.handlers.mkdir()
@@ -117,6 +127,7 @@ class Daemon:
     @property
     def launcher(self) -> int:
         """The launcher's pid: the daemon's only live child."""
+        self.remember()
         (pid,) = (child for child in children(self.pid) if alive(child))
         return pid
 
@@ -125,9 +136,14 @@ class Daemon:
         path = self.base / "log"
         return path.read_text(errors="replace") if path.exists() else ""
 
+    def remember(self) -> None:
+        """Whoever is below the daemon now belongs to it, for `gone` and `close`."""
+        self._family.update(descendants(self.pid))
+
     def kill9(self) -> None:
         """SIGKILL the daemon alone, and see it dead. What it leaves behind is the test's claim."""
         assert self.process is not None
+        self.remember()
         self.process.kill()
         self.process.wait()
 
@@ -151,7 +167,8 @@ class Daemon:
 
     def everything_alive(self) -> list[int]:
         """Live processes of any kind that this daemon made, itself included."""
-        return tagged(str(self.base))
+        self._family = {(pid, born) for pid, born in self._family if is_alive(pid, born)}
+        return sorted({*tagged(str(self.base)), *(pid for pid, _ in self._family)})
 
     def gone(self, within_s: float = GONE_S) -> float:
         """Wait until nothing of a dead daemon is alive; the seconds it took."""

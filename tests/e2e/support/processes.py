@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
@@ -26,6 +26,12 @@ def tagged(*words: str) -> list[int]:
 def alive(pid: int) -> bool:
     """Whether there is such a process, and it is no zombie."""
     return _stat(pid)[0] not in "ZX"
+
+
+def is_alive(pid: int, born: str) -> bool:
+    """Whether that very process is alive: the pid may be another one's by now."""
+    state, began = _stat(pid)
+    return state not in "ZX" and began == born
 
 
 def start_time(pid: int) -> str:
@@ -48,6 +54,13 @@ def children(pid: int) -> list[int]:
     except (FileNotFoundError, ProcessLookupError):
         return []
     return [int(word) for word in text.split()]
+
+
+def descendants(pid: int) -> Iterator[tuple[int, str]]:
+    """Every process below this one now, with its start time."""
+    for child in children(pid):
+        yield child, start_time(child)
+        yield from descendants(child)
 
 
 def kill(pid: int) -> None:
