@@ -60,10 +60,8 @@ def project(
     for effect in operation.ordered_effects():
         actions.extend(_settling(operation, effect))
     actions.extend(_attesting(operation))
-    if standing not in TERMINAL:
-        if not operation.cancel_requested:
-            actions.append(Action("cancel", "run"))
-        actions.append(Action("extend", "run"))
+    if standing not in TERMINAL and not operation.cancel_requested:
+        actions += [Action("cancel", "run"), Action("extend", "run")]
     return Projection(standing, verdicts(operation, now), tuple(actions), tuple(refusals))
 
 

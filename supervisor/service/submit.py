@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import orjson
 
 from config.load import Handler
-from config.schemas import validator
 from supervisor.api import routes
 from supervisor.core.access import Verb
 from supervisor.core.errors import Refusal
@@ -22,6 +20,9 @@ from supervisor.dispatch.command import terms_of
 from supervisor.dispatch.engine import new_id
 from supervisor.server import Response
 from supervisor.service.context import Caller, Context, Denied, json_response, problem_response
+
+if TYPE_CHECKING:
+    import jsonschema
 
 
 async def dispatch(context: Context, command: routes.Dispatch, caller: Caller) -> Response:
@@ -112,6 +113,9 @@ def _dry_run(context: Context, event: Submitted, known: OperationId | None) -> d
 @functools.lru_cache(maxsize=256)
 def _validator(schema: bytes) -> jsonschema.Draft202012Validator:
     """Made once for each schema, not for each request."""
+    # A fifth of the start-up time, and most handlers have no schema.
+    from config.schemas import validator  # noqa: PLC0415
+
     return validator(orjson.loads(schema))
 
 
