@@ -76,7 +76,9 @@ async def test_without_namespaces_the_cgroup_ends_the_tree(
                 else:
                     end = await group.end(sandbox, grace_ms=GRACE_MS, ask=True)
                 assert not tagged(tag)
-                if mode != "storm" or how == "exited":
+                # What forks faster than a list of pids can be signalled has to be ended with
+                # its init, and then nobody saw how the leader left: dead all the same.
+                if mode not in {"storm", "comet_setsid"} or how == "exited":
                     assert isinstance(end, Ended)
                     assert (end.how, end.proof) == (how, "cgroup")
                 assert not census.alive(sandbox.identity)
