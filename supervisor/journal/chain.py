@@ -172,7 +172,12 @@ class Walker:
         line = parse(following, 0, len(following))
         successor = None if line is None else self._header(self._segments[index + 1].name, line)
         if successor is None or successor.previous is None:
-            self._newest(index, buf, start, header)  # damage in here comes first
+            # Its name still says with which position it begins. What stands behind that in
+            # this one was given up by a restart, and a damaged header does not bring it back.
+            first = self._segments[index + 1].first
+            end = self._scan(name, buf, start, len(buf), header.align, before=first)
+            if self.tip.position + 1 < first:
+                self._newest(index, buf, end, header)  # damage in here comes first
             return
         official = successor.previous
         end = self._scan(name, buf, start, official.end, header.align)
@@ -196,8 +201,18 @@ class Walker:
                 raise self._corrupt(name, start, None, tail.rot, buf)
             buf = fresh
 
-    def _scan(self, name: str, buf: bytes, start: int, limit: int, align: int) -> int:
-        """Accept lines while each continues the last; the end of the last one."""
+    def _scan(  # where to begin, and the three ways to end
+        self,
+        name: str,
+        buf: bytes,
+        start: int,
+        limit: int,
+        align: int,
+        *,
+        before: int | None = None,
+    ) -> int:
+        """Accept lines while each continues the last; the end of the last one. `before` is
+        the position that the next segment begins with, where its name alone tells."""
         tip = self.tip
         while True:
             offset = start
@@ -207,6 +222,8 @@ class Walker:
                 line = parse(buf, offset, limit) if offset > start else None
                 if line is None:
                     return start
+            if line.position == before:
+                return start
             if line.position != tip.position + 1 or line.previous != tip.digest[:32]:
                 why = f"position {line.position} does not continue position {tip.position}"
                 raise self._corrupt(name, offset, None, why, buf)

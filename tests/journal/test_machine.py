@@ -110,6 +110,33 @@ class JournalMachine(RuleBasedStateMachine):
         assert self.driver.writer.point.position >= len(self.model)
 
 
+@pytest.mark.guarantee("J2", "J3")
+def test_a_damaged_header_brings_back_nothing_that_a_failed_sync_left_behind() -> None:
+    """The frames of the failed batch are whole, behind the end that the restart made official."""
+    machine = JournalMachine()
+    machine.appending(8, 400, 400)
+    machine.sync_fails(size=0, seed=1, cut=False, sticky=True)
+    machine.driver.mark()
+    files = {n: c for n, c in contents_of(machine.driver.os).items() if n.endswith(".jnl")}
+    given_up = [n for n in sorted(files) if b'"x":"44444"' in files[n]]
+    assert given_up, "the failed batch is on the disk"
+    successor = sorted(files)[sorted(files).index(given_up[0]) + 1]
+    for bit in range(8 * 64):
+        changed = bytearray(files[successor])
+        changed[bit // 8] ^= 1 << bit % 8
+        found: list[bytes] = []
+
+        def emit(_name, _offset, line, found=found) -> None:
+            if line.payload.startswith(b"["):
+                found.append(line.payload)
+
+        damaged = {**files, successor: bytes(changed)}
+        with pytest.raises(JournalCorrupt) as caught:
+            Walker(segments_among(damaged), damaged.__getitem__, emit).run()
+        assert caught.value.report.file == successor
+        assert found == machine.model[: len(found)]
+
+
 class LongMachine(JournalMachine):
     pass
 

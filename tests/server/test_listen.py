@@ -17,6 +17,9 @@ import pytest
 
 from supervisor.server import ListenError, bind, inherited, listen
 
+# A process that is not this one, wherever this one runs.
+OTHER = str(os.getpid() + 1)
+
 
 def connects(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
@@ -308,7 +311,7 @@ def test_variables_meant_for_another_process_are_not_ours_but_go(directory: Path
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(directory / "s"))
         sock.listen(1)
-        with activate(sock.fileno(), pid="1") as child:
+        with activate(sock.fileno(), pid=str(os.getppid())) as child:
             assert json.loads(child.stdout.readline()) == {
                 "names": [],
                 "left": [],
@@ -318,7 +321,7 @@ def test_variables_meant_for_another_process_are_not_ours_but_go(directory: Path
 
 @pytest.mark.parametrize(
     "environ",
-    [{}, {"LISTEN_PID": "1", "LISTEN_FDS": "1"}, {"LISTEN_FDS": "1"}, {"LISTEN_PID": "x"}],
+    [{}, {"LISTEN_PID": OTHER, "LISTEN_FDS": "1"}, {"LISTEN_FDS": "1"}, {"LISTEN_PID": "x"}],
 )
 def test_without_activation_there_is_nothing(environ: dict[str, str]) -> None:
     assert inherited({**environ, "HOME": "/"}) == ()

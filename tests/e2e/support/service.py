@@ -152,29 +152,51 @@ class Service(Daemon):
         super().close()
 
 
-# An interpreter in a closed home is put where everybody can see it, in a mount namespace that
-# ends with the daemon: stage, closed directory, interpreter's directory, command.
+# What lies in a closed home is put where everybody can see it, in a mount namespace that ends
+# with the daemon: closed directory, stage, what to keep of it, --, command.
 _OPENED = """
 set -e
-mkdir "$1"
-mount --bind "$3" "$1"
-mount -t tmpfs -o mode=755 tmpfs "$2"
+closed=$1 stage=$2 n=0
+shift 2
+mkdir "$stage"
+while [ "$1" != -- ]; do
+  n=$((n + 1))
+  mkdir "$stage/$n"
+  mount --bind "$1" "$stage/$n"
+  eval "kept$n=\\$1"
+  shift
+done
+shift
+mount -t tmpfs -o mode=755 tmpfs "$closed"
 umask 022
-mkdir -p "$3"
-mount --move "$1" "$3"
-shift 3
+while [ "$n" -gt 0 ]; do
+  eval "to=\\$kept$n"
+  mkdir -p "$to"
+  mount --move "$stage/$n" "$to"
+  n=$((n - 1))
+done
 exec "$@"
 """
+_CHECKOUT = Path(__file__).parents[3]
+
+
+def closed_above(path: Path) -> Path | None:
+    """The outermost directory on the way to `path`, itself included, that others cannot enter."""
+    places = [*reversed(path.parents), path]
+    return next((one for one in places if not one.stat().st_mode & stat.S_IXOTH), None)
 
 
 def _as_uid(base: Path, uid: int) -> tuple[str, ...]:
     """What starts a command as that user."""
     drop = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
-    places = reversed(Path(sys.base_prefix).parents)
-    closed = next((one for one in places if not one.stat().st_mode & stat.S_IXOTH), None)
-    if closed is None:
+    needed = [Path(sys.base_prefix), _CHECKOUT]
+    shut = {path: closed for path in needed if (closed := closed_above(path)) is not None}
+    if not shut:
         return drop
-    opened = ("sh", "-c", _OPENED, "sh", str(base / "stage"), str(closed), sys.base_prefix)
+    if len(set(shut.values())) > 1 or set(shut) & set(shut.values()):
+        pytest.skip(f"another user cannot be let into {', '.join(map(str, shut))}")
+    (closed,) = set(shut.values())
+    opened = ("sh", "-c", _OPENED, "sh", str(closed), str(base / "stage"), *map(str, shut), "--")
     return ("unshare", "--mount", *opened, *drop)
 
 
