@@ -7,10 +7,18 @@ import inspect
 
 import pytest
 import trio
+from hypothesis import settings
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run the long tests too")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The same examples every time, so that a red run means the change; `--long` explores."""
+    explores = bool(config.getoption("--long"))
+    settings.register_profile("repeated", derandomize=not explores, database=None, deadline=None)
+    settings.load_profile("repeated")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
