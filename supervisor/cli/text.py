@@ -200,13 +200,6 @@ def short_json(value: Any, look: Look, room: int = 120) -> str:
     return cut(json_text(value, pretty=False, ascii_only=look.ascii_only), room, look)
 
 
-def quoted(word: str) -> str:
-    """A word as a shell takes it back."""
-    if re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]+", word):
-        return word
-    return "'" + word.replace("'", "'\\''") + "'"
-
-
 def indented(text: str, by: str = "  ") -> str:
     """Every line moved to the right."""
     return "\n".join(by + line if line else line for line in text.split("\n"))

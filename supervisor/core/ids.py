@@ -24,15 +24,6 @@ class AttemptKey:
     attempt: int
 
 
-@attrs.frozen(order=True)
-class TryKey:
-    """The exact correlation of an effect's try; it is never matched in part."""
-
-    call_id: CallId
-    attempt: int
-    ordinal: int
-
-
 def default_session(uid: int) -> SessionId:
     """A dispatch's request_id is its message id in this session of the caller's."""
     return SessionId(f"uid:{uid}")

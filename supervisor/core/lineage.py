@@ -118,16 +118,6 @@ def _result_known(call: Call, effects: tuple[Effect, ...]) -> bool:
     return sole is not None and len(effects) == 1
 
 
-def restored_result(operation: Operation, call: Call) -> object:
-    """The value that a restore hands back; the sole effect's result is the call's."""
-    if call.terms.sole_effect is not None:
-        (effect,) = operation.lineage(call)
-        assert effect.result is not None
-        return effect.result.value
-    assert call.result is not None
-    return call.result.value
-
-
 _RELAUNCH = {
     Verdict.FINISH: Relaunch.FINISH,
     Verdict.REPEAT: Relaunch.REPEAT,

@@ -6,6 +6,8 @@ meets a full disk. Bytes, estimated from above: a frame's own limits bound its s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from supervisor.core.state import State
 
 # A confirmation without its result, an attempt's end without one, and what recovery,
@@ -15,6 +17,7 @@ END_BYTES = 4_096
 UPKEEP_BYTES = 131_072
 
 
-def reserve_bytes(state: State) -> int:
+def reserve_bytes(state: State, cost: Callable[[int], int]) -> int:
+    """`cost` says what a frame with a payload of so many bytes takes on disk at most."""
     ends = len(state.moving) + len(state.reconciling)
-    return UPKEEP_BYTES + ends * END_BYTES + state.leaves * CONFIRMATION_BYTES
+    return UPKEEP_BYTES + ends * cost(END_BYTES) + state.leaves * cost(CONFIRMATION_BYTES)

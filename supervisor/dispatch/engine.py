@@ -33,7 +33,7 @@ from supervisor.core.record import (
     Record,
     Result,
 )
-from supervisor.core.reserve import CONFIRMATION_BYTES, END_BYTES, UPKEEP_BYTES
+from supervisor.core.reserve import reserve_bytes
 from supervisor.core.state import State
 from supervisor.core.step import Decision, EndAttempt, Input, Launch
 from supervisor.dispatch.events import Events
@@ -149,7 +149,7 @@ class Engine:
         """Back-pressure for new work: wait while the queue is long or a segment is made."""
         size = min(size, self.journal.payload_limit)
         largest = self.journal.payload_limit
-        await self.journal.ready(min(size, largest), self._keep(self.state))
+        await self.journal.ready(min(size, largest), reserve_bytes(self.state, self.journal.cost))
 
     def _append(self, decision: Decision) -> tuple[Decision, int]:
         """Fold and queue in one turn. An outcome that does not fit goes without its result."""
@@ -170,7 +170,7 @@ class Engine:
         # Folded before it is queued: a record that cannot follow must never reach the disk.
         state = fold(self.state, expected, records)
         payload = encode(records)
-        keep = self._keep(state)
+        keep = reserve_bytes(state, self.journal.cost)
         if len(payload) > self.journal.payload_limit:
             if decision.outcome:
                 raise JournalFull(len(payload), keep, self.journal.payload_limit, "one frame")
@@ -186,11 +186,6 @@ class Engine:
         self.state = state
         self.events.queue(position, records, state)
         return position
-
-    def _keep(self, state: State) -> int:
-        ends = len(state.moving) + len(state.reconciling)
-        cost = self.journal.cost
-        return UPKEEP_BYTES + ends * cost(END_BYTES) + state.leaves * cost(CONFIRMATION_BYTES)
 
     async def _durable(self, position: int) -> None:
         try:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import attrs
 import orjson
 
 from sandbox.output import BoundedOutput
@@ -66,15 +65,6 @@ def result_of(stdout: BoundedOutput, values: Sequence[bytes]) -> Result:
         if keepable(value):
             return Result(value)
     return Result(text)
-
-
-@attrs.frozen
-class Kept:
-    """One stream's head and tail, and how many bytes between them were let go."""
-
-    head: bytes
-    tail: bytes
-    omitted: int
 
 
 def _path(directory: Path, call_id: str, attempt: int) -> Path:

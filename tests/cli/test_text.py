@@ -18,7 +18,6 @@ from supervisor.cli.text import (
     fields,
     json_text,
     moment_ns,
-    quoted,
     size,
     span,
     table,
@@ -237,10 +236,3 @@ def test_colour_is_never_the_only_sign() -> None:
         assert not any("\x1b" in look.state(state) for state in states)
     assert "\x1b[38;5;33m" in COLOUR.state("succeeded")
     assert "\x1b[38;5;208m" in COLOUR.state("failed")
-
-
-@pytest.mark.parametrize(
-    ("word", "text"), [("abc", "abc"), ("a b", "'a b'"), ("it's", "'it'\\''s'"), ("", "''")]
-)
-def test_a_word_is_quoted_as_a_shell_takes_it(word: str, text: str) -> None:
-    assert quoted(word) == text

@@ -176,9 +176,9 @@ def test_the_room_kept_on_disk_covers_every_end_that_is_still_owed(contracts, da
         for one in known.tries
     )
     owed = UPKEEP_BYTES + len(calls) * END_BYTES + leaves * CONFIRMATION_BYTES
-    assert reserve_bytes(core.state) == owed
+    assert reserve_bytes(core.state, int) == owed
     for call_id in calls:
         core.cancel(call_id)
         if core.call(call_id).live is not None:
             core.exit(call_id, Outcome.CANCELLED)
-    assert reserve_bytes(core.state) == UPKEEP_BYTES
+    assert reserve_bytes(core.state, int) == UPKEEP_BYTES
