@@ -75,7 +75,7 @@ class AsyncClient(Settings):
         path: str,
         body: object = None,
         *,
-        timeout: Optional[float] = None,  # noqa: ASYNC109
+        timeout: Optional[float] = None,  # noqa: ASYNC109  # as the blocking client has it
     ) -> Response:
         """See Client.request."""
         return await self._transport.exchange(_flow.once(method, path, body, timeout=timeout))

@@ -76,11 +76,12 @@ def _check_input(handler: Handler, value: Any) -> None:
     """What the daemon would refuse is refused here."""
     if handler.input_schema is None:
         return
-    from jsonschema import Draft202012Validator, ValidationError
+    from jsonschema import ValidationError
     from jsonschema.exceptions import relevance
 
-    validator = Draft202012Validator(dict(handler.input_schema))
-    found = validator.iter_errors(value)  # pyright: ignore[reportUnknownMemberType]  # an overload of the stubs is open
+    from config.schemas import validator
+
+    found = validator(handler.input_schema).iter_errors(value)  # pyright: ignore[reportUnknownMemberType]  # an overload of the stubs is open
     errors: list[ValidationError] = sorted(found, key=relevance)
     if errors:
         pointer = errors[-1].json_path.removeprefix("$") or "the top"
