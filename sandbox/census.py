@@ -29,7 +29,7 @@ def boot_id() -> str:
 
 def start_time(pid: int) -> int | None:
     """Clock ticks after boot at which ``pid`` was started; None when there is no such process."""
-    fields = _stat(pid)
+    fields = stat_fields(pid)
     return int(fields[19]) if fields else None
 
 
@@ -50,7 +50,7 @@ def alive(identity: Identity) -> bool:
     cgroup = Cgroup.recorded(identity.cgroup)
     if cgroup is not None and cgroup.populated():
         return True
-    fields = _stat(identity.init_pid)
+    fields = stat_fields(identity.init_pid)
     return bool(fields) and int(fields[19]) == identity.start_time and fields[0] not in "ZX"
 
 
@@ -62,20 +62,33 @@ async def end_survivor(identity: Identity, deadline_s: float = 5) -> Proof | Non
             while alive(identity):
                 await trio.sleep(_POLL_S)
                 _kill(identity)
-            return "cgroup" if identity.cgroup is not None else "pidfd"
+            if (cgroup := Cgroup.recorded(identity.cgroup)) is None:
+                return "pidfd"
+            cgroup.remove()  # whoever made it is gone as well
+            return "cgroup"
     return None
+
+
+def state(pid: int) -> str:
+    """The letter that ps shows: R runs or waits for a processor, S sleeps, D sleeps so that nothing
+    wakes it, T is stopped, t held by a tracer, Z dead and not reaped; empty: gone."""
+    fields = stat_fields(pid)
+    return fields[0] if fields else ""
 
 
 def describe(pid: int) -> str:
     """Its state and where in the kernel it waits, for a person."""
-    fields = _stat(pid)
-    if not fields:
+    letter = state(pid)
+    if not letter:
         return f"pid {pid} is gone"
+    told = f"pid {pid} is in state {letter}"
+    if tracer := _tracer(pid):
+        return f"{told}, held by its tracer {tracer}"
     try:
         where = Path(f"/proc/{pid}/wchan").read_text(encoding="ascii").strip()
     except OSError:
         where = ""
-    return f"pid {pid} is in state {fields[0]}" + (f" in {where}" if where.strip("0") else "")
+    return told + (f" in {where}" if where.strip("0") else "")
 
 
 def _kill(identity: Identity) -> None:
@@ -103,24 +116,40 @@ def _is_init(pid: int) -> bool:
     A record that names anything else was forged or damaged. Without a pid namespace the cgroup
     has been killed already, and the pid needs no signal of its own.
     """
+    numbers = _status(pid, "NSpid:")
+    return len(numbers) > 1 and numbers[-1] == "1"
+
+
+def _tracer(pid: int) -> int:
+    """Who traces it: a zombie that is traced is not its parent's to reap."""
+    return int((_status(pid, "TracerPid:") or ["0"])[0])
+
+
+def _status(pid: int, name: str) -> list[str]:
+    """The words of one line of /proc/PID/status; none when the process is gone."""
     try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+        text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    for line in status.splitlines():
-        if line.startswith("NSpid:"):
-            numbers = line.split()[1:]
-            return len(numbers) > 1 and numbers[-1] == "1"
-    return False
+        return []
+    for line in text.splitlines():
+        if line.startswith(name):
+            return line.split()[1:]
+    return []
 
 
-def _stat(pid: int) -> list[str]:
+def stat_fields(pid: int) -> list[str]:
     """Fields 3 and later of /proc/PID/stat; nothing when the process is gone.
 
     The name in field 2 may hold spaces and brackets: the last bracket ends it.
     """
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError):
         return []
-    return text.rpartition(")")[2].split()
+    try:
+        text = os.read(fd, 4096)
+    except ProcessLookupError:
+        return []
+    finally:
+        os.close(fd)
+    return text.rpartition(b")")[2].decode("ascii").split()

@@ -17,13 +17,13 @@ import os
 import resource
 import select
 import time
-from struct import unpack
+from struct import pack, unpack
 
-from sandbox import linux, root, wire
+from sandbox import birth, linux, root, wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import NoReturn
+    from typing import Any, NoReturn
 
 _CLOEXEC = 0x40000000  # MSG_CMSG_CLOEXEC: Python receives descriptors inheritable otherwise
 _NOSIGNAL = 0x4000
@@ -33,90 +33,81 @@ _ALL_SIGNALS = [n for n in range(1, 65) if n not in (9, 19, 32, 33)]
 _CREDENTIALS = b"/run/credentials/"
 # So many strays are reaped between two looks at the slot: a fork storm must not keep init busy.
 _REAP_BATCH = 64
+# Exit status 0 tells the template that the network namespace may be used again.
+_UNCLEAN = 1
 
 
 class Init:
-    """One sandbox from the inside. Built by the launcher's child, which never returns from `run`.
+    """One sandbox from the inside. Built by a forked child, which never returns from its life.
 
-    ``watch`` is the launcher's pidfd. ``cgroup`` is the sandbox's own cgroup.kill and cgroup.procs
-    (or -1, -1): with ``contained_by`` BY_CGROUP they replace the pid namespace.
+    ``cgroup`` is the sandbox's own cgroup.kill and cgroup.procs: they replace the pid namespace
+    where there is none. ``watch`` is then the launcher's pidfd. ``ahead``: nobody waits for this
+    sandbox yet, so there is time to touch every page that a dispatch will need.
     """
 
     def __init__(
-        self, slot: _socket.socket, watch: int, cgroup: list[int], contained_by: int
+        self,
+        slot: _socket.socket,
+        watch: int,
+        cgroup: list[int],
+        *,
+        ahead: bool = False,
+        traceable: bool = False,
     ) -> None:
         self.slot = slot
         self.watch = watch
-        self.cgroup_kill, self.cgroup_procs = cgroup
-        self.contained_by = contained_by
+        self.cgroup_kill, self.cgroup_procs = cgroup or (-1, -1)
+        self.by_namespace = not cgroup
+        self.ahead = ahead
+        self.traceable = traceable
         self.signals = -1
+        self.load = -1
+        self.last_pid = 0
 
-    def run(self, uid: int, gid: int, plan: bytes) -> NoReturn:
-        """Confine this process, say so, then serve one dispatch."""
+    def live_in_namespace(self, proc: int, ids: tuple[int, int], steps: list[Any]) -> NoReturn:
+        """Forked by a template, in new namespaces; its death is the template's, PID 1 above."""
+        linux.keep_fds([self.slot.fileno(), proc])
+        linux.prctl(linux.PR_SET_DUMPABLE, 1)
+        linux.map_self(proc, *ids)
+        os.close(proc)
+        layers = root.carry_out(steps)
+        try:
+            self.load = os.open(b"/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            pass  # a sandbox may do without /proc
+        self.live(layers)
+
+    def live_in_cgroup(self, uid: int, gid: int, plan: bytes) -> NoReturn:
+        """Forked by the launcher; no namespace is new."""
         keep = [self.slot.fileno(), self.watch, self.cgroup_kill, self.cgroup_procs]
-        linux.keep_fds([fd for fd in keep if fd >= 0])
-        linux.set_name(b"effectd-init")
-        if self.contained_by == wire.BY_NAMESPACE:
-            self.die_with_launcher()
-        else:
-            # Without a pid namespace orphans would go to the host's init, uncounted.
-            linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
-        if self.slot.recv(1) != wire.GO:  # the id maps are written
+        linux.keep_fds(keep)
+        # Without a pid namespace orphans would go to the host's init, uncounted.
+        linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+        if self.slot.recv(1) != wire.GO:
             os._exit(0)
-        self.become(uid, gid)
-        os.umask(0o022)
-        layers = self.build(plan)
+        birth.become(uid, gid)
         os.umask(0o077)
+        self.live(root.carry_out(root.unpacked(plan)))
+
+    def live(self, layers: list[bytes]) -> NoReturn:
+        """Confined: say so, then serve one dispatch."""
+        linux.set_name(b"effectd-init")
         os.setsid()
-        # Not before the oom score is written: /proc/self belongs to root from here on. It keeps
-        # a handler of the same uid from tracing init or reading its memory.
-        linux.prctl(linux.PR_SET_DUMPABLE, 0)
+        if self.traceable:
+            try:
+                linux.prctl(linux.PR_SET_PTRACER, linux.ANY_TRACER)
+            except OSError:
+                pass  # a kernel without Yama has no tracers to name
+        else:
+            # Not before the last use of /proc/self, which belongs to root from here on. It keeps
+            # a handler of the same uid from tracing init or reading its memory.
+            linux.prctl(linux.PR_SET_DUMPABLE, 0)
         self.signals = linux.block_child_signal()
+        if self.ahead:
+            _warm()
+        self.last_pid = self.newest_pid()
         self.say(wire.READY + wire.pack_list(layers))
         self.serve()
-
-    def die_with_launcher(self) -> None:
-        """Race-free: arm first, then look whether the launcher died before that.
-
-        getppid() cannot tell, it is 0 in a new pid namespace; an end-of-file pipe cannot either,
-        since siblings inherit its other end.
-        """
-        linux.prctl(linux.PR_SET_PDEATHSIG, _SIGKILL)
-        poll = select.poll()
-        poll.register(self.watch, select.POLLIN)
-        if poll.poll(0):
-            os._exit(0)
-
-    def become(self, uid: int, gid: int) -> None:
-        """Take on the handler's ids, in the user namespace the only ones that exist."""
-        # Without looking first: an unmapped uid reads as 65534, which may be the one wanted.
-        os.setresgid(gid, gid, gid)
-        os.setresuid(uid, uid, uid)
-        linux.prctl(linux.PR_SET_DUMPABLE, 1)  # cleared by the change, needed for /proc/self
-        if self.contained_by == wire.BY_NAMESPACE:
-            self.die_with_launcher()  # cleared by the change as well
-
-    def build(self, plan: bytes) -> list[bytes]:
-        """Carry out the plan; the layers in force, in order. A failed step ends this process."""
-        layers: dict[bytes, bool] = {}
-        for packed in wire.unpack_list(plan):
-            layer, name, *arguments = wire.unpack_list(packed)
-            optional = layer.endswith(b"?")
-            layer = layer.rstrip(b"?")
-            if not layers.setdefault(layer, True):
-                continue  # an earlier step of this layer failed, and the sandbox may do without
-            try:
-                root.STEPS[name](*arguments)
-            except OSError as error:
-                layers[layer] = False
-                if not optional:
-                    self.broken(layer, error.errno or 0, b" ".join((name, *arguments)))
-        return [layer for layer, in_force in layers.items() if in_force]
-
-    def broken(self, layer: bytes, number: int, what: bytes) -> NoReturn:
-        body = wire.pack_list([layer, what[:1024]])
-        self.say(wire.BROKEN_BODY.pack(wire.BROKEN, number) + body)
-        os._exit(1)
 
     def say(self, message: bytes) -> None:
         try:
@@ -128,25 +119,21 @@ class Init:
         """Nobody listens any more: the daemon or the launcher is dead."""
         if self.cgroup_kill >= 0:
             os.write(self.cgroup_kill, b"1")
-        os._exit(0)
+        os._exit(_UNCLEAN)
 
     def serve(self) -> NoReturn:
         """Wait for the one dispatch; start it; see it end."""
         poll = select.poll()
         poll.register(self.slot, select.POLLIN)
-        if self.contained_by == wire.BY_CGROUP:
+        if not self.by_namespace:
             poll.register(self.watch, select.POLLIN)
-        else:
-            os.close(self.watch)
         if any(fd == self.watch for fd, _ in poll.poll()):
             self.abandon()
-        message, ancillary, _, _ = self.slot.recvmsg(
-            wire.MESSAGE_MAX, _socket.CMSG_SPACE(4 * 4), _CLOEXEC
-        )
+        message, fds = _received(self.slot)
+        if not message and self.by_namespace:
+            os._exit(0)  # discarded before it was used
         if message[:1] != wire.DISPATCH:
             self.abandon()
-        raw = b"".join(data for _, _, data in ancillary)
-        fds = list(unpack(f"={len(raw) // 4}i", raw))
         if len(fds) != 4:  # the kernel drops what does not fit under RLIMIT_NOFILE
             self.failed(OSError(errno.EMFILE, ""), b"send")
         gate = time.monotonic_ns()
@@ -167,15 +154,7 @@ class Init:
         except OSError as error:
             self.failed(error, b"secrets")
         try:
-            return os.posix_spawn(
-                argv[0],
-                argv,
-                dict(zip(env[::2], env[1::2], strict=True)),
-                file_actions=[(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(fds)],
-                setsid=True,
-                setsigmask=[],
-                setsigdef=_ALL_SIGNALS,
-            )
+            return _spawn(argv, env, fds)
         except OSError as error:
             self.failed(error, b"exec")
 
@@ -211,7 +190,7 @@ class Init:
 
     def signal_all(self, number: int) -> None:
         """To every process of the sandbox but init itself."""
-        if self.contained_by == wire.BY_NAMESPACE:
+        if self.by_namespace:
             try:
                 os.kill(-1, number)
             except ProcessLookupError:
@@ -243,7 +222,7 @@ class Init:
         killed = 0
         info = os.waitid(os.P_PID, leader, os.WEXITED)
         assert info is not None
-        if self.contained_by == wire.BY_NAMESPACE:
+        if self.by_namespace:
             _reap(leader, 1 << 30)  # what had ended by itself was not killed
             # One pass is enough: a fork that is under way fails when its parent has a fatal
             # signal pending, so nobody can be born behind this call's back.
@@ -253,14 +232,22 @@ class Init:
         cpu_us = round((usage.ru_utime + usage.ru_stime) * 1_000_000)
         self.say(
             wire.ENDED_BODY.pack(
-                *(wire.ENDED, info.si_code, info.si_status, killed),
-                *(cpu_us, gate, exited, time.monotonic_ns()),
+                *(wire.ENDED, info.si_code, info.si_status, killed, self.started()),
+                *(usage.ru_maxrss, cpu_us, gate, exited, time.monotonic_ns()),
             )
         )
-        if self.contained_by == wire.BY_CGROUP:
+        if not self.by_namespace:
             self.slot.recv(1)  # the daemon writes cgroup.kill, or is dead
             self.abandon()
-        os._exit(0)
+        os._exit(0 if not killed and _left_no_socket() else _UNCLEAN)
+
+    def started(self) -> int:
+        """How many tasks the handler started, itself included; -1 when that cannot be known."""
+        return self.newest_pid() - self.last_pid if self.load >= 0 else -1
+
+    def newest_pid(self) -> int:
+        """The pid that was given last: they are given in order, to threads as well."""
+        return int(os.pread(self.load, 128, 0).rsplit(None, 1)[1]) if self.load >= 0 else 0
 
 
 def _reap(leader: int, most: int) -> bool:
@@ -290,6 +277,58 @@ def _reap_all() -> int:
             count += 1
     except ChildProcessError:
         return count
+
+
+def _left_no_socket() -> bool:
+    """Whether the network namespace is as it was: no socket in it, no connection that lingers."""
+    try:
+        fd = os.open(b"/proc/net/sockstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    words = os.read(fd, 4096).split()
+    os.close(fd)
+    # sockets: used N / TCP: inuse N orphan N tw N ...
+    return words[2] == words[5] == words[9] == b"0"
+
+
+def _warm() -> None:
+    """Go through a dispatch of nothing: a fork's first write to each page would cost then."""
+    here, there = _socket.socketpair(1, 5)
+    null = os.open(b"/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    request = wire.pack_list([wire.pack_list([b"/-"]), wire.pack_list([b"A", b"B"]), b"\0" * 4])
+    rights = [(1, 1, pack("=4i", null, null, null, null))]
+    there.sendmsg([wire.DISPATCH + request], rights, _NOSIGNAL)
+    message, fds = _received(here)
+    argv, env, _ = (wire.unpack_list(part) for part in wire.unpack_list(message[1:]))
+    try:
+        _spawn(argv, env, fds)
+    except OSError:
+        pass  # there is no such program
+    wire.STARTED_BODY.pack(wire.STARTED, 0, time.monotonic_ns())
+    for fd in (*fds, null):
+        os.close(fd)
+    here.close()
+    there.close()
+
+
+def _received(slot: _socket.socket) -> tuple[bytes, list[int]]:
+    """The next message with its descriptors."""
+    message, ancillary, _, _ = slot.recvmsg(wire.MESSAGE_MAX, _socket.CMSG_SPACE(4 * 4), _CLOEXEC)
+    raw = b"".join(data for _, _, data in ancillary)
+    return message, list(unpack(f"={len(raw) // 4}i", raw))
+
+
+def _spawn(argv: list[bytes], env: list[bytes], fds: list[int]) -> int:
+    """The handler's pid, once exec has happened; exec's OSError otherwise."""
+    return os.posix_spawn(
+        argv[0],
+        argv,
+        dict(zip(env[::2], env[1::2], strict=True)),
+        file_actions=[(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(fds)],
+        setsid=True,
+        setsigmask=[],
+        setsigdef=_ALL_SIGNALS,
+    )
 
 
 def _write_secret(path: bytes, value: bytes) -> None:

@@ -34,9 +34,10 @@ MS_BIND, MS_REC, MS_PRIVATE, MS_SLAVE = 0x1000, 0x4000, 1 << 18, 1 << 19
 ATTR_RDONLY, ATTR_NOSUID = 1, 2  # mount_setattr(2) numbers them as the flags above
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
-PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 15, 36
+PR_SET_NAME, PR_SET_CHILD_SUBREAPER, PR_SET_PTRACER = 15, 36, 0x59616D61
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 CAP_SETGID, CAP_SETUID = 6, 7
+ANY_TRACER = (1 << 64) - 1
 SIGCHLD = 17
 
 # The same on every architecture that has them: all came after the tables were unified.
@@ -98,6 +99,33 @@ def write_maps(pid: int, uid: int, gid: int) -> None:
             os.write(fd, text.encode())
         finally:
             os.close(fd)
+
+
+def map_self(proc: int, uid: int, gid: int) -> None:
+    """Map the caller's one id to itself in its own new user namespace, as anyone may.
+
+    ``proc`` is a directory descriptor of a procfs that shows the caller.
+    """
+    for name, text in (
+        ("self/setgroups", b"deny"),
+        ("self/uid_map", b"%d %d 1" % (uid, uid)),
+        ("self/gid_map", b"%d %d 1" % (gid, gid)),
+    ):
+        fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+        try:
+            os.write(fd, text)
+        finally:
+            os.close(fd)
+
+
+def enter_namespace(fd: int, kind: int) -> None:
+    """setns(2): join the namespace that ``fd`` names, which is of ``kind`` (CLONE_NEW...)."""
+    _checked(_libc.setns(fd, kind))
+
+
+def new_namespace(kind: int) -> None:
+    """unshare(2): a fresh namespace of ``kind`` (CLONE_NEW...) for the caller alone."""
+    _checked(_libc.unshare(kind))
 
 
 def prctl(option: int, value: int = 0) -> None:

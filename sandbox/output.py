@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
-
 
 class BoundedOutput:
-    """Holds at most ``head`` + ``tail`` bytes (and one read more), however much is added."""
+    """Holds at most ``head`` + 2 x ``tail`` bytes and one read, in whatever pieces they come."""
 
     def __init__(self, head: int, tail: int) -> None:
         self.head_max = head
         self.tail_max = tail
         self.total = 0
         self._head = bytearray()
-        self._tail: deque[bytes] = deque()
-        self._tail_size = 0
+        # One buffer and not a list of reads: of reads of one byte each a list would hold forty
+        # times what they weigh.
+        self._tail = bytearray()
 
     def add(self, data: bytes) -> None:
         """Take the next bytes of the stream."""
@@ -23,12 +22,13 @@ class BoundedOutput:
         if room > 0:
             self._head += data[:room]
             data = data[room:]
-        if not data or not self.tail_max:
+        if len(data) >= self.tail_max:
+            self._tail = bytearray(data[len(data) - self.tail_max :])
             return
-        self._tail.append(data[-self.tail_max :])
-        self._tail_size += len(self._tail[-1])
-        while self._tail_size - len(self._tail[0]) >= self.tail_max:
-            self._tail_size -= len(self._tail.popleft())
+        self._tail += data
+        # Not at each read: what is left is moved only when as much again has come.
+        if len(self._tail) > 2 * self.tail_max:
+            del self._tail[: -self.tail_max]
 
     @property
     def head(self) -> bytes:
@@ -38,9 +38,9 @@ class BoundedOutput:
     @property
     def tail(self) -> bytes:
         """The last bytes that are not in `head`, at most ``tail_max``."""
-        return b"".join(self._tail)[-self.tail_max :] if self.tail_max else b""
+        return bytes(self._tail[-self.tail_max :]) if self.tail_max else b""
 
     @property
     def omitted(self) -> int:
         """How many bytes between `head` and `tail` were not kept."""
-        return self.total - len(self._head) - len(self.tail)
+        return self.total - len(self._head) - min(len(self._tail), self.tail_max)

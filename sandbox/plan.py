@@ -11,7 +11,7 @@ import os
 import resource
 from pathlib import Path
 
-from sandbox import linux, wire
+from sandbox import confine, linux, wire
 from sandbox.root import FOLLOW, OPTIONAL, READ_ONLY
 from sandbox.spec import Spec
 
@@ -35,45 +35,78 @@ _DEVICE_LINKS = (
 _TMP_OPTIONS = "mode=1777,size=64m,nr_inodes=16k"
 _RUN_OPTIONS = "mode=755,size=1m,nr_inodes=1k"
 
-NAMESPACES = {
-    "user_namespace": linux.CLONE_NEWUSER,
-    "pid_namespace": linux.CLONE_NEWPID,
-    "root": linux.CLONE_NEWNS,
-    "ipc_namespace": linux.CLONE_NEWIPC,
-    "uts_namespace": linux.CLONE_NEWUTS,
-    "cgroup_namespace": linux.CLONE_NEWCGROUP,
-    "network": linux.CLONE_NEWNET,
-}
+# What one template makes for all its attempts, and what each attempt makes for itself. The cgroup
+# namespace is entered from inside: a template that had one could not put an init into a cgroup.
+_TEMPLATE = linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWUTS
+_ATTEMPT = linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC
+# Each attempt has these for itself, so what is exposed below them is put there anew.
+_OWN = ("/run/", "/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108 - the sandbox's own
 
 
-def clone_flags(spec: Spec) -> int:
-    """The namespaces that one clone3(2) makes together for a strict sandbox."""
-    flags = 0
-    for layer, flag in NAMESPACES.items():
-        if layer != "network" or spec.network == "none":
-            flags |= flag
-    return flags
+def template_flags(spec: Spec) -> int:
+    """The namespaces that a template is born into."""
+    return _TEMPLATE | (linux.CLONE_NEWNET if spec.network == "none" else 0)
 
 
-def strict(spec: Spec) -> bytes:
-    """The steps of a sandbox with namespaces."""
-    return _strict(spec, _system(), _resolver() if spec.network == "host" else ())
+def template(spec: Spec) -> bytes:
+    """What a template is told: the steps of its root, those of each attempt, what an attempt is
+    born into, whether it has a network namespace of its own, whether it may be traced."""
+    return _template(spec, _system(), _resolver() if spec.network == "host" else ())
 
 
 @functools.lru_cache(maxsize=256)
-def _strict(
+def _template(
     spec: Spec, system: tuple[tuple[str, str | None], ...], resolver: tuple[str, ...]
 ) -> bytes:
-    steps = [step("user_namespace", "have"), step("pid_namespace", "have")]
-    steps += [step("ipc_namespace", "have"), step("cgroup_namespace", "have")]
-    steps += [step("limits", "oom_score", "500")]
-    steps += _root(spec, dict(system), resolver)
-    steps += [step("uts_namespace", "hostname", "sandbox")]
+    exposed = _exposed(spec, tuple(path for path, link in system if link is None), resolver)
+    own_network = spec.network == "none"
+    return wire.pack_list(
+        [
+            wire.pack_list(_template_steps(spec, exposed, dict(system))),
+            wire.pack_list(_attempt_steps(spec, exposed)),
+            b"%d" % _ATTEMPT,
+            b"%d" % own_network,
+            b"%d" % spec.traceable,
+        ]
+    )
+
+
+def sources(spec: Spec) -> dict[str, int]:
+    """The paths outside the system directories that the root shows, and how (flags of `root`)."""
+    return _sources(spec, _resolver() if spec.network == "host" else ())
+
+
+@functools.lru_cache(maxsize=256)
+def _sources(spec: Spec, resolver: tuple[str, ...]) -> dict[str, int]:
+    exposed = _exposed(spec, (), resolver)
+    return {path: flags for path, flags in exposed.items() if not path.startswith("/dev/")}
+
+
+def _template_steps(
+    spec: Spec, exposed: dict[str, int], system: dict[str, str | None]
+) -> list[bytes]:
+    steps = [step("user_namespace", "have"), step("limits", "oom_score", "500")]
+    steps += _root(spec, exposed, system)
+    return [*steps, step("uts_namespace", "hostname", "sandbox")]
+
+
+def _attempt_steps(spec: Spec, exposed: dict[str, int]) -> list[bytes]:
+    steps = [step("pid_namespace", "have"), step("ipc_namespace", "have")]
+    steps += [step("cgroup_namespace", "new_cgroup_namespace")]
     if spec.network == "none":
-        steps += [step("network", "loopback")]
+        steps += [step("network", "have")]
+    again = [path for path in sorted(exposed) if path.startswith(_OWN)]
+    steps += [step("root", "open", exposed[path], path) for path in again]
+    steps += [step(_proc(spec), "proc")]
+    steps += [step("root", "memory", _RUN_OPTIONS, "/run")]
+    steps += [step("root", "memory", _TMP_OPTIONS, "/tmp")]  # noqa: S108 - its own
+    steps += [step("root", "directory", "700", "/tmp/home")]  # noqa: S108 - its own
+    steps += [step("root", "directory", "700", "/run/credentials")]
+    steps += [step("root", "attach", path) for path in again]
+    steps += [step("root", "enter", "/tmp")]  # noqa: S108 - its own
     steps += limit_steps(spec)
     steps += [step("capabilities", "drop_capabilities"), step("no_new_privs", "no_new_privs")]
-    return wire.pack_list(steps)
+    return [*steps, *confine.steps(spec, confine.here())]
 
 
 def bare(spec: Spec, *, counted: bool) -> bytes:
@@ -88,7 +121,14 @@ def bare(spec: Spec, *, counted: bool) -> bytes:
     if spec.level == "strict":
         steps += [step("capabilities", "limit_capabilities")]
         steps += [step("no_new_privs", "no_new_privs")]
+        steps += confine.steps(spec, confine.here(), system=_readable(spec))
     return wire.pack_list(steps)
+
+
+def _readable(spec: Spec) -> tuple[str, ...]:
+    """What every handler may read of the host where there is no new root."""
+    folders = tuple(path for path, link in _system() if link is None)
+    return (*folders, *_TRUST, *_resolver()) if spec.network == "host" else folders
 
 
 def step(layer: str, name: str, *arguments: str | int) -> bytes:
@@ -98,22 +138,22 @@ def step(layer: str, name: str, *arguments: str | int) -> bytes:
 
 def root_steps(spec: Spec) -> list[bytes]:
     """The steps of the new root alone."""
-    return _root(spec, dict(_system()), ())
-
-
-def _root(spec: Spec, system: dict[str, str | None], resolver: tuple[str, ...]) -> list[bytes]:
+    system = dict(_system())
     folders = tuple(path for path, link in system.items() if link is None)
-    exposed = _exposed(spec, folders, resolver)
-    proc = "proc?" if "proc" in spec.accept_missing else "proc"
+    return _root(spec, _exposed(spec, folders, ()), system)
+
+
+def _proc(spec: Spec) -> str:
+    return "proc?" if "proc" in spec.accept_missing else "proc"
+
+
+def _root(spec: Spec, exposed: dict[str, int], system: dict[str, str | None]) -> list[bytes]:
     steps = [step("root", "open", flags, path) for path, flags in exposed.items()]
     steps += [step("root", "begin"), step("root", "directory", "755", "/dev")]
     steps += [step("root", "link", text, f"/dev/{name}") for name, text in _DEVICE_LINKS]
-    steps += [step(proc, "proc")]
-    steps += [step("root", "memory", _RUN_OPTIONS, "/run")]
-    steps += [step("root", "memory", _TMP_OPTIONS, "/tmp")]  # noqa: S108
-    steps += [step("root", "directory", "700", "/tmp/home")]  # noqa: S108
-    steps += [step("root", "directory", "700", "/run/credentials")]
-    steps += [step("root", "directory", "755", "/var"), step("root", "link", "../tmp", "/var/tmp")]  # noqa: S108
+    steps += [step(_proc(spec), "proc")]
+    steps += [step("root", "directory", "755", path) for path in ("/run", "/tmp", "/var")]  # noqa: S108 - the sandbox's
+    steps += [step("root", "link", "../tmp", "/var/tmp")]  # noqa: S108 - its own as well
     steps += [step("root", "link", link, path) for path, link in system.items() if link]
     # Parents before children, so that a writable path inside a read-only one lies on top.
     steps += [step("root", "attach", path) for path in sorted(exposed)]

@@ -14,7 +14,7 @@ from typing import Literal
 
 import attrs
 
-from sandbox import cgroups, linux, plan, remedies, wire
+from sandbox import cgroups, confine, linux, plan, remedies, trial, wire
 from sandbox.cgroups import Cgroup
 from sandbox.spec import LAYERS, Spec
 
@@ -44,7 +44,7 @@ def probe(
     handler_gid: int | None = None,
     cgroup_root: Path | None = None,
 ) -> list[Layer]:
-    """Every layer of `spec.LAYERS` and ``memory``, in that order.
+    """Every layer of `spec.LAYERS`, in that order.
 
     Blocks for some tenths of a second: not for an event loop.
     """
@@ -59,10 +59,12 @@ def probe(
             cgroup.kill()
             cgroup.remove()
     layers = {name: _judge(name, found.get(name), uid) for name in _trials()}
+    layers |= {layer.name: layer for layer in _confinement(layers)}
     layers["uid"] = _uid(uid)
     layers["cgroup"] = _cgroup(found.get("cgroup"), why_not)
+    layers["tasks"] = _tasks(cgroup_root, layers["user_namespace"])
     layers["memory"] = _memory(cgroup_root)
-    return [layers[name] for name in (*LAYERS, "memory")]
+    return [layers[name] for name in LAYERS]
 
 
 def _trials() -> dict[str, tuple[int, list[bytes]]]:
@@ -81,7 +83,22 @@ def _trials() -> dict[str, tuple[int, list[bytes]]]:
         "limits": (0, plan.limit_steps(Spec())),
         "capabilities": (_USER, [step("", "drop_capabilities")]),
         "no_new_privs": (0, [step("", "no_new_privs")]),
+        **{
+            layer: (0, [step("", "no_new_privs"), *steps]) for layer, steps in _last_steps().items()
+        },
     }
+
+
+def _last_steps() -> dict[str, list[bytes]]:
+    """Landlock's and seccomp's, where this kernel and machine can have them at all."""
+    kernel = confine.here()
+    found: dict[str, list[bytes]] = {}
+    if confine.landlock_problem(kernel, alone=False) is None:
+        rules = [(0, confine.READ, "/")]
+        found["landlock"] = confine.landlock_steps(kernel.landlock, rules, "")
+    if confine.seccomp_problem(kernel) is None:
+        found["seccomp"] = confine.seccomp_steps(Spec(), kernel, own=True)
+    return found
 
 
 def _run(uid: int, gid: int, cgroup: Cgroup | None) -> dict[str, tuple[int, str]]:
@@ -124,10 +141,27 @@ def _judge(name: str, result: tuple[int, str] | None, uid: int) -> Layer:
     number, step = result
     if number == 0:
         return Layer(name, "in force", how)
-    cause = f"{step}: {os.strerror(number)}"
+    cause = step if number == trial.KILLED else f"{step}: {os.strerror(number)}"
     clone = step in ("clone3", "id maps")
-    remedy = remedies.USER_NAMESPACE if clone else remedies.for_step(name, number, uid)
+    remedy = remedies.USER_NAMESPACE if clone else remedies.for_step(name, number, uid, step)
     return Layer(name, "missing", how, cause, remedy)
+
+
+def _confinement(tried: dict[str, Layer]) -> list[Layer]:
+    """Landlock and seccomp: what was tried, with the ABI or the machine; else why it was not."""
+    kernel = confine.here()
+    machine = os.uname().machine
+    how = {"landlock": f", ABI {kernel.landlock}", "seccomp": f", system calls of {machine}"}
+    found = [
+        attrs.evolve(tried[n], how=tried[n].how + more) for n, more in how.items() if n in tried
+    ]
+    if problem := confine.landlock_problem(kernel, alone=False):
+        # What a kernel lacks is recorded; what it has and refuses is missing.
+        state: Literal["missing", "degraded"] = "missing" if kernel.refusal else "degraded"
+        found.append(Layer("landlock", state, "asked the kernel for its version", *problem))
+    if problem := confine.seccomp_problem(kernel):
+        found.append(Layer("seccomp", "missing", "looked for the machine's table", *problem))
+    return found
 
 
 def _uid(uid: int) -> Layer:
@@ -146,12 +180,27 @@ def _cgroup(result: tuple[int, str] | None, why_not: str | None) -> Layer:
     return Layer("cgroup", "missing", how, cause, remedies.CGROUP)
 
 
+def _tasks(cgroup_root: Path | None, user_namespace: Layer) -> Layer:
+    how = "pids in cgroup.controllers, or RLIMIT_NPROC in a user namespace of its own"
+    if "pids" in _controllers(cgroup_root) or user_namespace.state == "in force":
+        return Layer("tasks", "in force", how)
+    return Layer("tasks", "missing", how, "no pids controller is delegated", remedies.CGROUP)
+
+
 def _memory(cgroup_root: Path | None) -> Layer:
-    how = "cgroup.controllers of the delegated cgroup"
-    try:
-        names = (cgroup_root / "cgroup.controllers").read_text().split() if cgroup_root else []
-    except OSError:
-        names = []
-    if "memory" in names:
+    how = "memory in cgroup.controllers of the delegated cgroup"
+    if "memory" in _controllers(cgroup_root):
         return Layer("memory", "in force", how)
     return Layer("memory", "missing", how, "no memory controller is delegated", remedies.CGROUP)
+
+
+def _controllers(cgroup_root: Path | None) -> list[str]:
+    """Those that reach the sandboxes' parent."""
+    try:
+        return (
+            (cgroup_root / cgroups.RUNS / "cgroup.controllers").read_text().split()
+            if cgroup_root
+            else []
+        )
+    except OSError:
+        return []

@@ -6,17 +6,28 @@ import errno
 import os
 
 from sandbox import wire
-from sandbox.spec import SandboxUnavailable, Spec
+from sandbox.spec import NamespacesRefused, SandboxUnavailable, Spec
 
 CGROUP = (
     "Run under systemd with Delegate=yes, or for a try:"
     " systemd-run --user --scope -p Delegate=yes effectd --dev"
 )
 USER_NAMESPACE = (
-    "Allow unprivileged user namespaces: sysctl user.max_user_namespaces above 0; on Ubuntu the"
-    " AppArmor profile that ships with effectd; in a container a seccomp profile that permits"
-    " clone(CLONE_NEWUSER). Or give effectd a delegated cgroup and set"
+    "Allow unprivileged user namespaces: sysctl user.max_user_namespaces above 0; on Ubuntu 23.10"
+    " and later the AppArmor profile `effectd` that ships with it; in the unit no"
+    " RestrictNamespaces=; in a container a seccomp profile that permits clone3 and"
+    " CLONE_NEWUSER. Or give effectd a delegated cgroup and set"
     ' accept_missing = ["user_namespace"] for this handler.'
+)
+DIED = "the template ended while it was being made"
+DIED_REMEDY = (
+    "Look into the kernel's log: for an out-of-memory kill, or for SIGSYS, which a unit's"
+    " SystemCallFilter= sends (effectctl doctor then names the layer). Else try again."
+)
+FILTERED = (
+    "A filter around effectd ends who makes that call: in the unit"
+    " `SystemCallFilter=@system-service @mount @sandbox` (older systemd, by name: seccomp"
+    " landlock_create_ruleset landlock_add_rule landlock_restrict_self), or none at all."
 )
 SLOW = "the sandbox was not ready after 5 s"
 SLOW_REMEDY = (
@@ -32,8 +43,31 @@ PROC = (
     " ProtectHostname= or a container's masks): remove it, or set"
     ' accept_missing = ["proc"] for handlers that need no /proc.'
 )
+LANDLOCK = (
+    "A filter around effectd refuses it: in the unit add `SystemCallFilter=@sandbox`, or by name"
+    " landlock_create_ruleset, landlock_add_rule and landlock_restrict_self; in a container a"
+    " seccomp profile that permits them. Or set"
+    ' accept_missing = ["landlock"] for this handler.'
+)
+LANDLOCK_KERNEL = (
+    "It is the second layer around files. Linux 5.19 or later has it when built with"
+    " CONFIG_SECURITY_LANDLOCK and with `landlock` among the modules of the boot option lsm=."
+)
+ACCEPT_SECCOMP = 'Set accept_missing = ["seccomp"] for a handler that may run without.'
+SECCOMP = (
+    "The kernel needs CONFIG_SECCOMP_FILTER; in the unit `SystemCallFilter=@sandbox` if it has a"
+    " filter; in a container a seccomp profile that permits seccomp filters; emulators of another"
+    f" machine have none. {ACCEPT_SECCOMP}"
+)
 
 
+# Steps whose failure is about the path that they name.
+_ON_PATHS = frozenset({"open", "attach", "landlock_allow"})
+# Layers that take a capability. In Ubuntu's restricted user namespaces there are none, although
+# they can be made.
+_PRIVILEGED = frozenset(
+    {"root", "network", "uts_namespace", "ipc_namespace", "cgroup_namespace", "capabilities"}
+)
 # The sandbox has each of these for itself; "/" would hide even that.
 _PRIVATE = frozenset({"/", "/dev", "/proc", "/run", "/tmp"})  # noqa: S108
 
@@ -58,9 +92,18 @@ def containment(spec: Spec, *, has_cgroup: bool) -> int:
         if not has_cgroup:
             raise SandboxUnavailable("cgroup", "level none ends its tree by a cgroup alone", CGROUP)
         return wire.BY_CGROUP
-    if "user_namespace" in spec.accept_missing and has_cgroup:
-        return wire.BY_CGROUP
     return wire.BY_NAMESPACE
+
+
+def falls_back(spec: Spec, *, has_cgroup: bool) -> bool:
+    """Whether a cgroup may hold this spec's tree where namespaces are refused."""
+    if "user_namespace" not in spec.accept_missing or not has_cgroup:
+        return False
+    if spec.unix:
+        # No layer that is left looks at which socket file a process connects to.
+        cause = "unix sockets cannot be declared one by one without a root of its own"
+        raise SandboxUnavailable("root", cause, "Leave out unix, or accept_missing.")
+    return True
 
 
 def refused(number: int, contained_by: int) -> SandboxUnavailable:
@@ -72,18 +115,37 @@ def refused(number: int, contained_by: int) -> SandboxUnavailable:
         return SandboxUnavailable(
             "tasks", cause, "Raise TasksMax= or RLIMIT_NPROC, or free memory."
         )
-    return SandboxUnavailable("user_namespace", cause, USER_NAMESPACE)
+    return NamespacesRefused("user_namespace", cause, USER_NAMESPACE)
 
 
-def for_step(layer: str, number: int, uid: int) -> str:
-    """What to do about a step that failed inside."""
+def without_rights(layer: str, number: int, step: str) -> bool:
+    """Whether a step failed because the user namespace that it was taken in gives no rights."""
+    # EACCES about a path that the step names is that path's own.
+    refused = number == errno.EPERM or (number == errno.EACCES and step not in _ON_PATHS)
+    return refused and layer in _PRIVILEGED
+
+
+def for_step(layer: str, number: int, uid: int, step: str = "") -> str:
+    """What to do about a step (its name first, then its arguments) that failed inside."""
+    if number < 0:  # `trial.KILLED`
+        return FILTERED
     if layer == "proc":
         return PROC
-    if layer == "root" and number == errno.ENOENT:
+    if layer == "seccomp":
+        return SECCOMP
+    name = step.partition(" ")[0]
+    on_path = name in _ON_PATHS
+    if on_path and number == errno.ENOENT:
         return "Correct the path in the manifest: it is not there."
-    if layer == "root" and number in (errno.EACCES, errno.EPERM):
+    if on_path and number == errno.EACCES:
         return (
             f"Handlers run as uid {uid}, which cannot reach it: move it to /opt or /srv, or open"
             " the directories above it (o+x)."
         )
+    if layer == "landlock":
+        return LANDLOCK
+    if number == errno.ENOSYS:
+        return "Linux 5.12 or later has it; in a container a seccomp profile may refuse it."
+    if without_rights(layer, number, name):
+        return f"The user namespace that was made gives no rights. {USER_NAMESPACE}"
     return "effectctl doctor tries each layer and says what is missing."

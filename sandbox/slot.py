@@ -10,14 +10,15 @@ import os
 import signal
 import socket
 import struct
+import termios
 import time
-from collections.abc import Generator
+from collections.abc import Callable
 from typing import Literal
 
 import attrs
 import trio
 
-from sandbox import census, wire
+from sandbox import remedies, tree, wire
 from sandbox.cgroups import Cgroup
 from sandbox.spec import (
     LAYERS,
@@ -45,16 +46,21 @@ class Broken:
     what: str
 
 
+def broken_of(message: bytes) -> Broken:
+    """What a BROKEN says; ValueError or struct.error when ``message`` is anything else."""
+    tag, number = wire.BROKEN_BODY.unpack_from(message)
+    layer, what = wire.unpack_list(message[wire.BROKEN_BODY.size :])
+    if tag != wire.BROKEN:
+        raise ValueError(f"it said {tag!r}")
+    return Broken(os.fsdecode(layer), number, os.fsdecode(what))
+
+
 class Sandbox:
     """One attempt's sandbox. Whoever holds it ends it: `group.end`, `discard`, or `kill`.
 
-    ``stdout`` and ``stderr`` (trio receive streams) and ``channel`` (the daemon's end of the
-    handler's fd 3) exist from `dispatch` on. How much is read of them is the caller's to bound.
+    ``stdout``, ``stderr`` and ``channel`` (the daemon's end of the handler's fd 3) are trio
+    streams. How much is read of them is the caller's to bound.
     """
-
-    stdout: trio.lowlevel.FdStream
-    stderr: trio.lowlevel.FdStream
-    channel: trio.SocketStream
 
     def __init__(
         self, identity: Identity, pidfd: int, slot: socket.socket, cgroup: Cgroup | None
@@ -63,15 +69,24 @@ class Sandbox:
         self.layers: tuple[str, ...] = ()
         self.contained_by = wire.BY_NAMESPACE
         self._pidfd = pidfd
-        self._raw = slot
-        self._slot = trio.socket.from_stdlib_socket(slot)
+        self._slot = slot
+        slot.setblocking(False)
         self._cgroup = cgroup
-        self._streams: list[trio.lowlevel.FdStream | trio.SocketStream] = []
+        # Made while init is being confined, so that it costs a dispatch nothing. Each is an open
+        # file description that nobody else shares: non-blocking is a property of it, and so only
+        # our ends have it. read(2) on a socket drops the descriptors that a handler may send.
+        self._theirs: list[int] = []
+        self.stdout = self._pipe()
+        self.stderr = self._pipe()
+        self.channel = self._socket()
         self._dispatched = False
         self._not_started = False
+        self._record = b""
         self._end: Ended | Lost | None = None
         self._reading = trio.Lock()
         self._closed = False
+        self.on_end: Callable[[], None] | None = None
+        """Called once, when the tree has ended or the sandbox is given back."""
 
     # --- before the gate
 
@@ -87,7 +102,7 @@ class Sandbox:
             raise SandboxUnavailable(
                 "init",
                 "the sandbox's init ended while it was being prepared",
-                "Look for an out-of-memory kill in the kernel's log; else try again.",
+                remedies.DIED_REMEDY,
             ) from None
 
     def _prepared(self, message: bytes) -> Broken | None:
@@ -95,11 +110,17 @@ class Sandbox:
             names = {os.fsdecode(name) for name in wire.unpack_list(message[1:])}
             self.layers = tuple(name for name in LAYERS if name in names.union(self.layers))
             return None
-        tag, number = wire.BROKEN_BODY.unpack_from(message)
-        layer, what = wire.unpack_list(message[wire.BROKEN_BODY.size :])
-        if tag != wire.BROKEN:
-            raise ValueError(f"init said {tag!r}")
-        return Broken(os.fsdecode(layer), number, os.fsdecode(what))
+        return broken_of(message)
+
+    def waits(self) -> bool:
+        """Whether its init still waits for a command: one may have been killed meanwhile."""
+        try:
+            self._slot.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
 
     async def dispatch(self, command: Command) -> Started | NotStarted:
         """Open the gate: start ``command``. Once per sandbox.
@@ -119,40 +140,37 @@ class Sandbox:
             ]
         )
         try:
-            with self._descriptors(command.stdin) as fds:
-                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
-                await self._slot.sendmsg([message], rights)
+            # One that waits has read all there was, so there is room for this one message.
+            self._send(message, command.stdin)
         except OSError as error:
             return NotStarted(error.errno or errno.EIO, "send", _why_not_sent(error, len(message)))
         return self._answer(await self._receive(), command.argv[0])
 
-    @contextlib.contextmanager
-    def _descriptors(self, stdin: bytes) -> Generator[list[int]]:
-        """The handler's fds 0 to 3, each an open file description that nobody else shares."""
-        with contextlib.ExitStack() as theirs:
+    def _send(self, message: bytes, stdin: bytes) -> None:
+        """The command with the handler's fds 0 to 3, of which no end stays here."""
+        given = _readable(stdin)
+        try:
+            fds = array.array("i", [given, *self._theirs])
+            self._slot.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+        finally:
+            os.close(given)
+            self._close_theirs()
 
-            def own(fd: int) -> int:
-                theirs.callback(os.close, fd)
-                return fd
+    def _pipe(self) -> trio.lowlevel.FdStream:
+        read, write = os.pipe()
+        # Opening /dev/stderr asks the pipe's mode, and its owner is not the handler's uid.
+        os.fchmod(write, 0o622)
+        self._theirs.append(write)
+        return trio.lowlevel.FdStream(read)
 
-            given = own(os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING))
-            view = memoryview(stdin)
-            while view:
-                view = view[os.write(given, view) :]
-            os.lseek(given, 0, os.SEEK_SET)
-            fcntl.fcntl(given, fcntl.F_ADD_SEALS, _SEALS)
-            # Non-blocking is a property of the description, so only our ends have it.
-            fds = [given]
-            for name in ("stdout", "stderr"):
-                read, write = os.pipe()
-                fds.append(own(write))
-                setattr(self, name, trio.lowlevel.FdStream(read))
-                self._streams.append(getattr(self, name))
-            mine, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.channel = trio.SocketStream(trio.socket.from_stdlib_socket(mine))
-            self._streams.append(self.channel)
-            fds.append(own(channel.detach()))
-            yield fds
+    def _socket(self) -> trio.lowlevel.FdStream:
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._theirs.append(theirs.detach())
+        return trio.lowlevel.FdStream(mine.detach())
+
+    def _close_theirs(self) -> None:
+        while self._theirs:
+            os.close(self._theirs.pop())
 
     def _answer(self, message: bytes, program: str) -> Started | NotStarted:
         if message[:1] == wire.STARTED and len(message) == wire.STARTED_BODY.size:
@@ -174,16 +192,25 @@ class Sandbox:
         async with self._reading:
             if self._end is None:
                 self._end = await self._ended()
+                self._over()
             return self._end
 
+    def _over(self) -> None:
+        if self.on_end is not None:
+            over, self.on_end = self.on_end, None
+            over()
+
     async def _ended(self) -> Ended | Lost:
-        message = await self._receive()
+        message = self._record or await self._receive()
         if message[:1] == wire.STARTED:  # a dispatch was cancelled while it waited for this
             message = await self._receive()
         self._not_started |= message[:1] == wire.FAILED  # likewise
         if message[:1] != wire.ENDED or len(message) != wire.ENDED_BODY.size:
             return await self._lost()
-        _, code, status, killed, cpu_us, gate, exited, _ = wire.ENDED_BODY.unpack(message)
+        self._record = message  # whoever waits may be cancelled before the cgroup is empty
+        _, code, status, killed, started, rss_kib, cpu_us, gate, exited, _ = wire.ENDED_BODY.unpack(
+            message
+        )
         proof: Proof = "record"
         if self.contained_by == wire.BY_CGROUP:
             assert self._cgroup is not None
@@ -192,8 +219,19 @@ class Sandbox:
             await self._unpopulated()
             proof = "cgroup"
         how: Literal["exited", "signaled"] = "exited" if code == os.CLD_EXITED else "signaled"
-        peak = self._cgroup.memory_peak() if self._cgroup is not None else None
-        return Ended(how, status, -(-cpu_us // 1000), peak, killed, proof, gate, exited)
+        group = self._cgroup
+        return Ended(
+            how,
+            status,
+            -(-cpu_us // 1000),
+            group.memory_peak() if group is not None else None,
+            killed,
+            proof,
+            gate,
+            exited,
+            rss_kib * 1024,
+            started if started >= 0 else None,
+        )
 
     async def _lost(self) -> Lost:
         """The slot is at its end without a record: init is dead or dying, and all with it."""
@@ -214,6 +252,11 @@ class Sandbox:
         """SIGKILL to every process but init, which then proves the end with its record."""
         self._say(wire.KILL)
 
+    def heard(self) -> bool:
+        """Whether init has read every order; what it has yet to act on is the kernel's."""
+        unread = fcntl.ioctl(self._slot, termios.TIOCOUTQ, bytes(4))  # for sockets: SIOCOUTQ
+        return unread == bytes(4)
+
     async def kill(self, deadline_s: float = 5) -> Proof | Unkillable:
         """SIGKILL from outside to init and to the cgroup, then wait for a proof of death."""
         with trio.CancelScope(shield=True):
@@ -226,7 +269,7 @@ class Sandbox:
                 return "pidfd"
         if self._cgroup is not None and not self._cgroup.populated():
             return "cgroup"
-        return Unkillable(self.identity, census.describe(self.identity.init_pid))
+        return Unkillable(self.identity, tree.describe(self.identity.init_pid))
 
     def kill_now(self) -> None:
         """SIGKILL to init and to the cgroup, without waiting. Safe to repeat, never blocks."""
@@ -241,7 +284,9 @@ class Sandbox:
         """End it, whatever it does, and give back what it holds. The second time does nothing."""
         if self._closed:
             return
-        await self.kill()
+        # The record has proven that nothing is left but init, which is on its way out.
+        if not isinstance(self._end, Ended) or self._end.proof != "record":
+            await self.kill()
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -249,12 +294,15 @@ class Sandbox:
         if self._closed:
             return
         self._closed = True
+        self._over()
+        trio.lowlevel.notify_closing(self._slot)
         self._slot.close()
         os.close(self._pidfd)
-        with trio.CancelScope(shield=True):
-            for stream in self._streams:
-                await stream.aclose()
-            if self._cgroup is not None:
+        self._close_theirs()
+        for stream in (self.stdout, self.stderr, self.channel):
+            stream.close()
+        if self._cgroup is not None:
+            with trio.CancelScope(shield=True):
                 # It stays "busy" for a moment after the last process is gone.
                 with trio.move_on_after(1):
                     while not self._cgroup.remove():  # noqa: ASYNC110 - rmdir(2) is all there is
@@ -263,16 +311,20 @@ class Sandbox:
     # --- the slot
 
     def _say(self, order: bytes) -> None:
-        # Past trio's wrapper: an order never waits, and does not disturb whoever is reading.
         with contextlib.suppress(OSError):
-            self._raw.send(order, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            self._slot.send(order, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     async def _receive(self) -> bytes:
         """The next message; empty when init is gone. recv, so that descriptors are dropped."""
-        try:
-            return await self._slot.recv(4096)
-        except OSError:
-            return b""
+        while True:
+            await trio.lowlevel.wait_readable(self._slot)
+            try:
+                return self._slot.recv(4096)
+            except (BlockingIOError, ConnectionResetError):
+                # A reset says that init ended with an order unread: once, in front of its record.
+                continue
+            except OSError:
+                return b""
 
     async def _gone(self) -> None:
         """Until init's pidfd is readable: then its pid namespace holds no other process."""
@@ -286,6 +338,19 @@ class Sandbox:
         assert self._cgroup is not None
         while self._cgroup.populated():  # noqa: ASYNC110 - kernfs tells by POLLPRI, trio cannot wait for it
             await trio.sleep(_POPULATED_POLL_S)
+
+
+def _readable(data: bytes) -> int:
+    """A descriptor from which ``data`` is read, and that nobody can write to."""
+    if not data:
+        return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    return fd
 
 
 def _why_not_sent(error: OSError, size: int) -> str:

@@ -25,8 +25,12 @@ LAYERS = (
     "root",  # a new root: nothing is visible that was not put there
     "proc",  # a /proc of its own
     "limits",
+    "tasks",  # a bound on its tasks that counts nobody else's: pids.max, or a uid map of its own
+    "memory",  # memory.max
     "capabilities",  # none, and the bounding set is empty
     "no_new_privs",
+    "landlock",  # files and signals once more, by the kernel's own access rules
+    "seccomp",  # a filter of system calls
 )
 
 Level = Literal["strict", "none"]
@@ -59,12 +63,12 @@ def _absolute(
 
 
 def _known_layers(_: object, __: object, names: tuple[str, ...]) -> None:
-    unknown = sorted(set(names) - set(LAYERS) - {"memory", "landlock", "seccomp"})
+    unknown = sorted(set(names) - set(LAYERS))
     if unknown:
         raise ValueError(f"accept_missing: no layer is called {', '.join(unknown)}")
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Spec:
     """What a handler may have. Equal specs make interchangeable sandboxes."""
 
@@ -88,6 +92,8 @@ class Spec:
     memory_max: int | None = None
     accept_missing: tuple[str, ...] = attrs.field(default=(), validator=_known_layers)
     trusted: bool = False
+    traceable: bool = False
+    """Its init may be traced by others of its uid: for a trial under strace, never for work."""
 
 
 def _argv(_: object, __: object, argv: tuple[str, ...]) -> None:
@@ -162,12 +168,17 @@ class Ended:
     cpu_ms: int
     """Processor time of the tree, rounded up."""
     memory_peak_bytes: int | None
+    """Of the whole tree, as its cgroup counted it; None without a memory controller."""
     killed: int
     """How many processes were left when the leader ended."""
     proof: Proof
     gate_ns: int
     exit_ns: int
     """When init saw the leader end."""
+    rss_peak_bytes: int = 0
+    """The largest resident set that one process of the tree had."""
+    tasks_started: int | None = None
+    """How many tasks were started, threads included; None without a pid namespace."""
 
 
 @attrs.frozen
@@ -202,3 +213,7 @@ class SandboxUnavailable(SandboxFault):
         self.layer = layer
         self.cause = cause
         self.remedy = remedy
+
+
+class NamespacesRefused(SandboxUnavailable):
+    """This host gives no user namespace, or none with rights in it. A cgroup may do instead."""

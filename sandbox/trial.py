@@ -1,7 +1,7 @@
 """Applies layers one by one in throw-away children. `probe` runs this as a process of its own.
 
 stdin: a packed list of layer, clone flags and plan, repeated. stdout: for each layer a line
-``LAYER ERRNO STEP``; errno 0 means that it was applied.
+``LAYER ERRNO STEP``; errno 0 means that it was applied, KILLED that the child was ended.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 _WAIT_S = 3.0
+KILLED = -1
+"""In the place of an errno: the child had no time to say what it met."""
 
 
 def main(uid: int, gid: int, cgroup: int, cgroup_kill: int, _: int) -> None:
@@ -60,12 +62,15 @@ def _try(flags: int, plan: list[bytes], uid: int, gid: int) -> tuple[int, bytes]
     else:
         text = os.read(said, 4096)
         number, _, step = text.partition(b" ")
-        # Without a word it was killed, as a seccomp filter around us would.
-        result = (int(number), step) if text else (4, b"killed by a filter")
+        # Without a word it was killed: a unit's SystemCallFilter= ends who makes a call that it
+        # does not list.
+        result = (int(number), step) if text else (KILLED, b"the child was ended")
     os.close(go)
     os.close(said)
-    os.waitid(os.P_PIDFD, pidfd, os.WEXITED)
+    info = os.waitid(os.P_PIDFD, pidfd, os.WEXITED)
     os.close(pidfd)
+    if result[0] == KILLED and info is not None and info.si_code != os.CLD_EXITED:
+        return KILLED, b"the child was ended by signal %d" % info.si_status
     return result
 
 

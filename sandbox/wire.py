@@ -1,4 +1,4 @@
-"""The messages between daemon, launcher and init: fixed structs and lists of byte strings.
+"""The messages between daemon, launcher, template and init: fixed structs and lists of strings.
 
 Standard library only and no ``enum``: the launcher loads this module. What an init says is parsed
 with sizes checked, because an init shares its uid with the handler it started.
@@ -13,24 +13,27 @@ from struct import Struct
 MESSAGE_MAX = 1 << 18
 
 # --- daemon -> launcher
-PREPARE, PING = 1, 2
-# --- launcher -> daemon
+TEMPLATE, BARE, PING = 1, 2, 3
+# --- daemon -> template
+PREPARE, PREPARE_AHEAD = 4, 5
+# --- launcher and template -> daemon
 PREPARED, PONG, REFUSED = 1, 2, 3
-# --- launcher -> init, then daemon -> init (the first byte)
+# --- launcher -> its children, then daemon -> init (the first byte)
 GO, DISPATCH, TERMINATE, KILL = b"G", b"D", b"T", b"K"
-# --- init -> daemon (the first byte)
+# --- template and init -> daemon (the first byte)
 READY, BROKEN, STARTED, FAILED, ENDED = b"R", b"B", b"S", b"F", b"E"
 
 # How an init contains its tree.
 BY_NAMESPACE, BY_CGROUP = 0, 1
 
-REQUEST = Struct("=BBxxIQ")  # kind, containment, id, clone flags
-REPLY = Struct("=BxxxIii")  # kind, id, pid, errno
+REQUEST = Struct("=BxxxIQ")  # kind, id, clone flags; then the plan
+REPLY = Struct("=BxxxIii")  # kind, id, pid (0: see the pidfd), errno
 STARTED_BODY = Struct("=cxxxiq")  # tag, pid inside, gate (monotonic ns)
 FAILED_BODY = Struct("=cxxxi")  # tag, errno; then the stage
 BROKEN_BODY = Struct("=cxxxi")  # tag, errno; then [layer, what was tried]
-# tag, si_code, si_status, killed, cpu microseconds, gate, leader's exit, tree's end (monotonic ns)
-ENDED_BODY = Struct("=cxxxiiiqqqq")
+# tag, si_code, si_status, killed, tasks started (-1: not known), largest resident set in KiB,
+# cpu microseconds, gate, leader's exit, tree's end (monotonic ns)
+ENDED_BODY = Struct("=cxxxiiiiqqqqq")
 
 
 def pack_list(items: list[bytes]) -> bytes:

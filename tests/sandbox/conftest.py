@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from sandbox.pool import Pool
+from tests.sandbox import adversaries
+from tests.sandbox.support import refused_namespaces
 
 
 @pytest.fixture(scope="session")
@@ -23,10 +26,9 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def adversary(open_folder: Path) -> str:
-    """The compiled adversary, see adversary.c."""
+    """The program of all adversaries, see adversaries/main.c."""
     program = open_folder / "adversary"
-    source = Path(__file__).with_name("adversary.c")
-    subprocess.run(["cc", "-O1", "-Wall", "-o", program, source], check=True)
+    adversaries.build(program)
     return str(program)
 
 
@@ -60,3 +62,9 @@ def cgroup_root() -> Iterator[Path]:
         if folder.is_dir():
             folder.rmdir()
     root.rmdir()
+
+
+@pytest.fixture
+def no_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that gives no user namespace, as far as this process can tell."""
+    monkeypatch.setattr(Pool, "take", refused_namespaces)

@@ -1,54 +1,72 @@
 """Small daemons to be killed, forked one after another from a process that has loaded all.
 
-Each line of stdin is a JSON list: ``settled`` or ``burst``, then commands. The daemon prints its
-pid, its launcher's pid, starts each command in a sandbox of its own and prints ``ready``. A
-``settled`` one waits until each has said ``ready``; a ``burst`` prints it as soon as its
-launcher works, and prepares one more sandbox, never used, before each. When it is dead, ``reaped``
-is printed.
+Each line of stdin is a JSON object: ``how`` is ``settled``, ``burst`` or ``birth``, ``modes`` are
+those of the adversary ``program``, with ``tag``, and pages in ``folder``. The daemon prints its pid
+and its launcher's, then ``ready``. A ``settled`` one says so when each adversary has set up its
+tree. The others prepare two sandboxes for each, one of them for nobody: a ``birth`` says so before
+the first template is asked for, a ``burst`` when the first sandbox is there. When the daemon is
+dead, ``reaped`` is printed.
+
+Whoever is orphaned becomes a child of this process, and so none can be missed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import trio
 
 from sandbox.client import Launcher
-from sandbox.spec import DEFAULT_ENVIRONMENT, Command, Spec, Started
-from tests.sandbox.support import IDS, read_line
+from sandbox.spec import SandboxFault
+from tests.sandbox.adversaries.crowd import Crowd, Pages, gathered
+from tests.sandbox.support import IDS
 
 
-async def main(launcher: Launcher, burst: bool, commands: list[tuple[str, ...]]) -> None:
+async def main(launcher: Launcher, asked: dict[str, Any]) -> None:
+    crowd = Crowd(launcher, asked["program"], Pages(Path(asked["folder"])), asked["tag"])
     async with trio.open_nursery() as nursery:
         await nursery.start(launcher.run)
         print(launcher.pid, flush=True)
-        kept = []
-        if burst:
-            kept.append(await launcher.prepare(Spec()))
-            print("ready", flush=True)
-        for argv in commands:
-            if burst:
-                kept.append(await launcher.prepare(Spec(closure=(argv[0],))))
-            sandbox = await launcher.prepare(Spec(closure=(argv[0],)))
-            kept.append(sandbox)
-            assert isinstance(await sandbox.dispatch(Command(argv, DEFAULT_ENVIRONMENT)), Started)
-            if not burst:
-                await read_line(sandbox.stdout)
+        if asked["how"] == "settled":
+            async with gathered(crowd, tuple(asked["modes"]), "30000"):
+                print("ready", flush=True)
+                await trio.sleep_forever()
+        kept: list[object] = []
+        if asked["how"] == "burst":
+            kept.append(await launcher.prepare(crowd.spec("")))
         print("ready", flush=True)
+        # Whoever's launcher was killed has no more to do than to wait for its own end.
+        with contextlib.suppress(SandboxFault, AssertionError):
+            for mode in asked["modes"]:
+                for_nobody, sandbox = [await launcher.prepare(crowd.spec(mode)) for _ in range(2)]
+                kept += [for_nobody, await crowd.dispatch(sandbox, mode, "30000")]
         await trio.sleep_forever()
 
 
+def become_subreaper() -> None:
+    prctl: Any = importlib.import_module("prctl")  # python-prctl has no types
+    prctl.set_child_subreaper(1)
+
+
 if __name__ == "__main__":
+    become_subreaper()
     for line in sys.stdin:
-        how, *commands = json.loads(line)
         if (child := os.fork()) == 0:
             print(os.getpid(), flush=True)
             started = Launcher.start(**IDS)
-            trio.run(main, started, how == "burst", [tuple(argv) for argv in commands])
+            trio.run(main, started, json.loads(line))
         os.waitpid(child, 0)
+        while True:
+            try:
+                os.waitpid(-1, 0)
+            except ChildProcessError:
+                break
         print("reaped", flush=True)

@@ -9,11 +9,21 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import trio
 
 from sandbox.client import Launcher, Sandbox
-from sandbox.spec import DEFAULT_ENVIRONMENT, Command, Ended, Lost, Spec, Started
+from sandbox.pool import Pool
+from sandbox.spec import (
+    DEFAULT_ENVIRONMENT,
+    Command,
+    Ended,
+    Lost,
+    NamespacesRefused,
+    Spec,
+    Started,
+)
 
 NOBODY = 65_534
 HANDLER_UID = NOBODY if os.getuid() == 0 else os.getuid()
@@ -118,8 +128,7 @@ async def run_to_end(
             end = await sandbox.leader_exited()
         return end, out["out"], out["err"]
     finally:
-        await sandbox.kill()
-        await sandbox.aclose()
+        await sandbox.discard()
 
 
 @contextlib.contextmanager
@@ -133,6 +142,20 @@ def no_survivors(tag: str) -> Iterator[None]:
 
 def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def inits(launcher: Launcher) -> list[int]:
+    """The inits of all its templates."""
+    found = []
+    for template in children(launcher.pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found += children(template)
+    return found
+
+
+async def refused_namespaces(_: Pool, __: Spec) -> NoReturn:
+    """`Pool.take` on a host that gives no user namespace."""
+    raise NamespacesRefused("user_namespace", "as a test asks", "None.")
 
 
 __all__ = ["Sandbox"]

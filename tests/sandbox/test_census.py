@@ -42,6 +42,30 @@ async def test_a_survivor_is_found_ended_and_proven_dead(adversary: str) -> None
             await sandbox.discard()
 
 
+@pytest.mark.guarantee("S10", "R2")
+async def test_ending_a_survivor_spares_whoever_has_the_same_template(adversary: str) -> None:
+    hit, spared = new_tag(), new_tag()
+    with no_survivors(hit), no_survivors(spared):
+        async with launched() as launcher:
+            sandboxes = []
+            for tag in (hit, spared):
+                sandbox = await launcher.prepare(Spec(closure=(adversary,)))
+                command = Command((adversary, "deaf", "30000", tag))
+                assert isinstance(await sandbox.dispatch(command), Started)
+                await read_line(sandbox.stdout)
+                sandboxes.append(sandbox)
+            one, other = (sandbox.identity for sandbox in sandboxes)
+            assert len({census.stat_fields(init.init_pid)[1] for init in (one, other)}) == 1
+            before = sorted(tagged(spared))
+            # Its own namespace is empty then, though the template's around it is not.
+            assert await census.end_survivor(one) == "pidfd"
+            assert not tagged(hit)
+            assert census.alive(other)
+            assert sorted(tagged(spared)) == before
+            for sandbox in sandboxes:
+                await sandbox.discard()
+
+
 @pytest.mark.guarantee("S10")
 async def test_a_forged_or_recycled_record_never_reaches_a_stranger(
     stranger: subprocess.Popen[bytes],

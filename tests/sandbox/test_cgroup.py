@@ -53,7 +53,7 @@ async def test_a_sandbox_is_born_in_a_cgroup_of_its_own_that_goes_with_it(
             await sandbox.aclose()
             assert not path.exists()
             await (await launcher.prepare(Spec())).discard()
-            assert list((cgroup_root / "runs").glob("slot-*")) == []
+        assert list((cgroup_root / "runs").glob("slot-*")) == [], "the templates' own as well"
 
 
 @pytest.mark.guarantee("S1")

@@ -2,119 +2,157 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
-from collections.abc import AsyncIterator
-from pathlib import Path
+import subprocess
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 import trio
 
-from sandbox import group
-from sandbox.client import Launcher, Sandbox
-from sandbox.spec import DEFAULT_ENVIRONMENT, Command, Ended, Lost, Spec, Started
-from tests.sandbox.support import kill_tagged, launched, new_tag, read_line, tagged
+from sandbox import census, confine, group, tree
+from sandbox.spec import Ended
+from tests.sandbox import adversaries
+from tests.sandbox.adversaries.crowd import Crowd, Guest, Pages, gathered, new_pages
+from tests.sandbox.support import launched
 
-MODES = (
-    *("tree", "setsid", "daemon", "comet", "comet_setsid", "storm", "stopped", "deaf"),
-    *("subreaper", "holder", "disarmed", "killall", "signal_init"),
-)
+ROUNDS = (20, pytest.param(300, marks=(pytest.mark.long, pytest.mark.timeout(3_600))))
 GRACE_MS = 60
-AFTER_GRACE_S = 0.2
+IN_TIME_S = (GRACE_MS + 200) / 1_000
+# What they share with forty others they may wait for; past this they would be called unkillable.
+DEADLINE_S = GRACE_MS / 1_000 + group.DEADLINE_S
 
 
-@contextlib.asynccontextmanager
-async def started(
-    launcher: Launcher, adversary: str, mode: str, stay: str, beat: Path
-) -> AsyncIterator[tuple[Sandbox, str]]:
-    """A sandbox in which an adversary has set up its tree, and that tree's tag."""
-    tag = new_tag()
-    sandbox = await launcher.prepare(Spec(closure=(adversary,), write=(str(beat.parent),)))
-    try:
-        argv = (adversary, mode, stay, tag, str(beat))
-        assert isinstance(await sandbox.dispatch(Command(argv, DEFAULT_ENVIRONMENT)), Started)
-        assert await read_line(sandbox.stdout) == b"ready\n"
-        assert tagged(tag)
-        yield sandbox, tag
-    finally:
-        with trio.CancelScope(shield=True):
-            kill_tagged(tag)
-            await sandbox.discard()
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    with new_pages() as pages:
+        yield pages
 
 
-def assert_dead(tag: str, beat: Path) -> None:
-    """At this very moment, and still a little later."""
-    left = tagged(tag)
-    before = beat.read_bytes()
-    assert not left
-    time.sleep(0.02)
-    assert beat.read_bytes() == before
+def test_the_program_has_exactly_the_adversaries_that_are_tried(adversary: str) -> None:
+    told = subprocess.run([adversary, "list"], check=True, capture_output=True, text=True)
+    assert tuple(told.stdout.split()) == adversaries.MODES
+    assert set(adversaries.MODES) >= adversaries.BUSY
+
+
+async def leave(guest: Guest) -> None:
+    """The leader goes by itself, and is the first to."""
+    await guest.sandbox.channel.send_all(b"!")
+    with trio.fail_after(DEADLINE_S):
+        end = await guest.sandbox.leader_exited()
+    assert isinstance(end, Ended), end
+    assert (end.how, end.status, end.proof) == ("exited", 7, "record"), end
+    assert end.killed > 0
+
+
+async def time_out(guest: Guest) -> None:
+    end = await group.end(guest.sandbox, grace_ms=GRACE_MS, ask=True)
+    assert isinstance(end, Ended), end
+    assert (end.how, end.proof) == ("signaled", "record"), end
+
+
+async def cancel(guest: Guest) -> None:
+    """As an attempt is cancelled: whoever waits for its leader is, and ends the tree on the way."""
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await guest.sandbox.leader_exited()
+        finally:
+            await time_out(guest)
+
+
+async def kill(guest: Guest) -> None:
+    assert await guest.sandbox.kill() == "pidfd"
+
+
+Ending = Callable[[Guest], Awaitable[None]]
+
+
+async def crowds(
+    adversary: str,
+    pages: Pages,
+    rounds: list[tuple[str, tuple[str, ...]]],
+    ending: Ending,
+    accept_missing: tuple[str, ...] = (),
+) -> dict[str, list[float]]:
+    """For each round's stay and modes a crowd, ended at once: how many seconds each end took."""
+    took: dict[str, list[float]] = defaultdict(list)
+
+    async def end(guest: Guest) -> None:
+        began = trio.current_time()
+        try:
+            await ending(guest)
+            took[guest.mode].append(trio.current_time() - began)
+            await guest.assert_silent()
+        except AssertionError as error:
+            error.add_note(f"this was the adversary {guest.mode!r}")
+            raise
+
+    async with launched() as launcher:
+        for stay, modes in rounds:
+            crowd = Crowd(launcher, adversary, pages, accept_missing=accept_missing)
+            async with gathered(crowd, modes, stay) as guests, trio.open_nursery() as nursery:
+                for guest in guests:
+                    nursery.start_soon(end, guest)
+    expected = Counter(mode for _, modes in rounds for mode in modes)
+    assert Counter({mode: len(times) for mode, times in took.items()}) == expected
+    return took
 
 
 @pytest.mark.guarantee("S1")
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("rounds", ROUNDS)
 async def test_nothing_lives_when_the_leader_has_exited(
-    adversary: str, heartbeat: Path, mode: str
+    adversary: str, pages: Pages, rounds: int
 ) -> None:
-    async with launched() as launcher:
-        for _ in range(3):
-            async with started(launcher, adversary, mode, "-", heartbeat) as (sandbox, tag):
-                await sandbox.channel.send_all(b"!")
-                with trio.fail_after(5):
-                    end = await sandbox.leader_exited()
-                assert_dead(tag, heartbeat)
-                assert isinstance(end, Ended)
-                assert (end.how, end.status, end.proof) == ("exited", 7, "record")
-                assert end.killed > 0
+    await crowds(adversary, pages, [("-", adversaries.MODES)] * rounds, leave)
 
 
 @pytest.mark.guarantee("S1", "S3")
-@pytest.mark.parametrize("mode", MODES)
-async def test_timeout_ends_everything_within_the_grace_and_200_ms(
-    adversary: str, heartbeat: Path, mode: str
+@pytest.mark.parametrize("rounds", ROUNDS)
+async def test_a_tree_that_timed_out_is_gone_by_the_grace_and_200_ms(
+    adversary: str, pages: Pages, rounds: int
 ) -> None:
-    took, ends = [], []
-    async with launched() as launcher:
-        for _ in range(3):
-            async with started(launcher, adversary, mode, "30000", heartbeat) as (sandbox, tag):
-                began = time.monotonic()
-                ends.append(await group.end(sandbox, grace_ms=GRACE_MS, ask=True))
-                took.append(time.monotonic() - began)
-                assert_dead(tag, heartbeat)
-    # The best of three: other work on the machine is not what this is about. On a machine that is
-    # overloaded an init may not find the time for its record, and is killed from outside.
-    assert min(took) < GRACE_MS / 1000 + AFTER_GRACE_S
-    assert all(isinstance(end, Ended | Lost) for end in ends)
-    assert "signaled" in [end.how for end in ends if isinstance(end, Ended)]
+    """Every second leader is deaf, so that the whole grace goes by."""
+    stays = ["30000", "!30000"] * (rounds // 2)
+    took = await crowds(adversary, pages, [(stay, adversaries.MODES) for stay in stays], time_out)
+    # The best of them: other work on the machine, and the crowd is one, is not what this is about.
+    late = tuple(mode for mode, times in took.items() if min(times[1::2]) > IN_TIME_S)
+    for mode in late:
+        alone = await crowds(adversary, pages, [("!30000", (mode,))] * 10, time_out)
+        assert min(alone[mode]) <= IN_TIME_S, mode
+    for mode, times in took.items():
+        assert min(times[1::2]) >= GRACE_MS / 1_000, f"{mode} was not deaf"
+        assert max(times) < DEADLINE_S, mode
 
 
 @pytest.mark.guarantee("S1")
-@pytest.mark.parametrize("mode", ["comet_setsid", "deaf", "holder"])
-async def test_cancelling_whoever_waits_does_not_interrupt_the_end(
-    adversary: str, heartbeat: Path, mode: str
+@pytest.mark.parametrize("ending", [cancel, kill])
+@pytest.mark.parametrize("rounds", ROUNDS)
+async def test_a_tree_that_is_ended_from_outside_leaves_nothing(
+    adversary: str, pages: Pages, ending: Ending, rounds: int
 ) -> None:
-    async with (
-        launched() as launcher,
-        started(launcher, adversary, mode, "30000", heartbeat) as (sandbox, tag),
-    ):
-        with trio.CancelScope() as scope:
-            scope.cancel()
-            try:
-                await sandbox.leader_exited()
-            finally:
-                end = await group.end(sandbox, grace_ms=GRACE_MS, ask=True)
-        assert_dead(tag, heartbeat)
-        assert isinstance(end, Ended | Lost)
+    plan = [("!30000", adversaries.part(number)) for number in range(rounds)]
+    took = await crowds(adversary, pages, plan, ending)
+    assert all(max(times) < DEADLINE_S for times in took.values())
+
+
+async def leave_from_a_tracer(guest: Guest) -> None:
+    """As `leave`, having seen that without the filter it could do what it wanted to."""
+    assert "seccomp" not in guest.sandbox.layers
+    if guest.mode == "ptrace_stopped":
+        inside = tree.descendants(guest.sandbox.identity.init_pid)
+        assert "t" in {census.state(pid) for pid in inside}
+    await leave(guest)
 
 
 @pytest.mark.guarantee("S1")
-@pytest.mark.parametrize("mode", ["tree", "comet_setsid", "storm", "stopped", "deaf", "subreaper"])
-async def test_killing_from_outside_leaves_nothing(
-    adversary: str, heartbeat: Path, mode: str
+@pytest.mark.parametrize("rounds", ROUNDS)
+async def test_tracers_and_namespaces_of_their_own_help_them_no_more_without_the_filter(
+    adversary: str, pages: Pages, monkeypatch: pytest.MonkeyPatch, rounds: int
 ) -> None:
-    async with (
-        launched() as launcher,
-        started(launcher, adversary, mode, "30000", heartbeat) as (sandbox, tag),
-    ):
-        assert await sandbox.kill() == "pidfd"
-        assert_dead(tag, heartbeat)
+    """Where the kernel has no seccomp, and the handler may do without."""
+    monkeypatch.setattr(confine, "seccomp_problem", lambda _: ("there is none", ""))
+    modes = (*adversaries.KERNEL, "blocked", "robust_futex")
+    without = ("seccomp",)
+    await crowds(adversary, pages, [("-", modes)] * (rounds // 2), leave_from_a_tracer, without)
+    took = await crowds(adversary, pages, [("!30000", modes)] * (rounds // 2), time_out, without)
+    assert all(max(times) < DEADLINE_S for times in took.values())

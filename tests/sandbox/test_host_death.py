@@ -1,4 +1,4 @@
-"""When the daemon, the launcher or both are killed, so is everything they started."""
+"""When the daemon, the launcher, both or a template are killed, so is everything they started."""
 
 from __future__ import annotations
 
@@ -15,13 +15,17 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import trio
 
-from tests.sandbox.support import new_tag, no_survivors, tagged, wait_until
-from tests.sandbox.test_endings import MODES
+from sandbox.spec import Lost
+from tests.sandbox.adversaries import part
+from tests.sandbox.adversaries.crowd import Crowd, Guest, Pages, gathered, new_pages
+from tests.sandbox.support import launched, new_tag, no_survivors, poll, tagged, wait_until
 
 DAEMON = Path(__file__).with_name("daemon.py")
 BOUND_S = 1.0
-LONG = (pytest.mark.long, pytest.mark.timeout(1_800))
+LONG = (pytest.mark.long, pytest.mark.timeout(3_600))
+KILLS = [20, pytest.param(300, marks=LONG)]
 
 
 class Daemons:
@@ -39,11 +43,12 @@ class Daemons:
         assert self.process.stdout is not None
         return self.process.stdout.readline().strip()
 
-    def start(self, how: str, commands: list[list[str]]) -> None:
+    def start(self, **asked: object) -> None:
         assert self.process.stdin is not None
-        print(json.dumps([how, *commands]), file=self.process.stdin, flush=True)
-        self.pid, self.launcher = int(self.line()), int(self.line())
+        print(json.dumps(asked), file=self.process.stdin, flush=True)
+        self.pid = int(self.line())
         self.alive = True
+        self.launcher = int(self.line())
         assert self.line() == "ready"
 
     def kill(self, whom: str) -> None:
@@ -55,14 +60,23 @@ class Daemons:
             with contextlib.suppress(ProcessLookupError) if whom == "both" else nullcontext():
                 os.kill(self.launcher, signal.SIGKILL)
 
+    def orphans(self) -> list[int]:
+        """Live processes whose daemon, launcher or template is gone."""
+        return _below(self.process.pid, but=self.pid if self.alive else 0)
+
     def finish(self) -> None:
-        """See the present daemon buried."""
+        """See the present daemon buried, and nothing of it left."""
         if self.alive:
-            os.kill(self.pid, signal.SIGKILL)
-        while self.line() != "reaped":
-            pass  # a burst's second "ready"
+            self.kill("daemon")
+        assert self.line() == "reaped"
 
     def close(self) -> None:
+        """After a failed test there may be more to end than the process itself."""
+        if self.alive:
+            self.kill("daemon")
+        for pid in self.orphans():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.communicate()
 
 
@@ -73,71 +87,116 @@ def daemons() -> Iterator[Daemons]:
     daemons.close()
 
 
+@pytest.fixture
+def pages() -> Iterator[Pages]:
+    with new_pages() as pages:
+        yield pages
+
+
 @pytest.mark.guarantee("S2")
 @pytest.mark.parametrize("whom", ["daemon", "launcher", "both"])
-@pytest.mark.parametrize("rounds", [3, pytest.param(30, marks=LONG)])
+@pytest.mark.parametrize("kills", KILLS)
 def test_no_adversary_outlives_its_host(
-    adversary: str, daemons: Daemons, whom: str, rounds: int
+    adversary: str, daemons: Daemons, pages: Pages, whom: str, kills: int
 ) -> None:
-    for _ in range(rounds):
-        tag = new_tag()
+    given = {"how": "settled", "program": adversary, "folder": str(pages.folder)}
+    for kill in range(kills):
+        tag, modes = new_tag(), part(kill)
         with no_survivors(tag):
-            daemons.start("settled", [[adversary, mode, "30000", tag] for mode in MODES])
-            assert len(tagged(tag)) > len(MODES)
+            daemons.start(**given, tag=tag, modes=modes)
+            assert len(tagged(tag)) > len(modes)
             daemons.kill(whom)
-            wait_until(lambda t=tag: not tagged(t), BOUND_S)
+            wait_until(lambda t=tag: not daemons.orphans() and not tagged(t), BOUND_S)
             daemons.finish()
 
 
 @pytest.mark.guarantee("S2")
-@pytest.mark.parametrize(
-    ("whom", "trials"),
-    [
-        ("daemon", 40),
-        ("launcher", 10),
-        ("both", 10),
-        *(pytest.param(whom, 300, marks=LONG) for whom in ("daemon", "launcher", "both")),
-    ],
-)
-def test_killing_in_the_middle_of_a_burst_leaves_nothing(
-    adversary: str, daemons: Daemons, whom: str, trials: int
+@pytest.mark.parametrize("whom", ["daemon", "launcher", "both"])
+@pytest.mark.parametrize("kills", KILLS)
+def test_killing_in_the_first_50_ms_of_a_burst_leaves_nothing(
+    adversary: str, daemons: Daemons, pages: Pages, whom: str, kills: int
 ) -> None:
     """The race that parent-death signals have: armed just after the parent died.
 
-    Inits that nobody dispatched to have no tag: they are found as the launcher's children.
+    Every second burst begins when not even a template is there.
     """
     chance = random.Random(0)
+    given = {"program": adversary, "folder": str(pages.folder), "modes": ["daemon"] * 20}
     most = 0
-    for _ in range(trials):
+    for kill in range(kills):
         tag = new_tag()
         with no_survivors(tag):
-            daemons.start("burst", [[adversary, "daemon", "30000", tag]] * 20)
+            daemons.start(**given, how="birth" if kill % 2 else "burst", tag=tag)
             time.sleep(chance.random() * 0.05)
-            inits = set(_children(daemons.launcher))
+            most = max(most, len(_below(daemons.launcher)))
             daemons.kill(whom)
-            inits |= set(_children(daemons.launcher))
-            most = max(most, len(inits))
-            wait_until(lambda t=tag, i=inits: not tagged(t) and not _live_inits(i), BOUND_S)
+            wait_until(lambda t=tag: not daemons.orphans() and not tagged(t), BOUND_S)
             daemons.finish()
-    assert most > 1, "no burst was ever under way"
+    # More than a template and the first init.
+    assert most > 2, "no burst was ever under way"
 
 
-def _children(pid: int) -> list[tuple[int, str]]:
-    """(pid, start time) of each; nothing once the parent is gone."""
-    try:
-        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-    return [(int(word), _stat(int(word))[1]) for word in text.split()]
+@pytest.mark.guarantee("S1", "S2")
+@pytest.mark.parametrize("kills", KILLS)
+async def test_a_killed_template_ends_its_attempts_and_no_other(
+    adversary: str, pages: Pages, kills: int
+) -> None:
+    async with launched() as launcher:
+        for kill in range(kills):
+            # Its cap is another, and so its template.
+            modes = (
+                "threads",
+                *(mode for mode in part(kill) if mode != "threads"),
+            )
+            async with gathered(Crowd(launcher, adversary, pages), modes, "30000") as guests:
+                spared = next(guest for guest in guests if guest.mode == "threads")
+                hit = [guest for guest in guests if guest.mode != "threads"]
+                (template,) = {_parent(guest.sandbox.identity.init_pid) for guest in hit}
+                assert template not in {launcher.pid, _parent(spared.sandbox.identity.init_pid)}
+                os.kill(template, signal.SIGKILL)
+                with trio.fail_after(BOUND_S):
+                    async with trio.open_nursery() as nursery:
+                        for guest in hit:
+                            nursery.start_soon(_lose, guest)
+                before = spared.page.beats()
+                await poll(lambda s=spared, b=before: s.page.beats() > b, 5)
+                await spared.sandbox.kill()
 
 
-def _stat(pid: int) -> tuple[str, str]:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return "X", ""
-    return fields[0], fields[19]
+async def _lose(guest: Guest) -> None:
+    end = await guest.sandbox.leader_exited()
+    assert isinstance(end, Lost), end
+    assert end.proof == "pidfd"
+    await guest.assert_silent()
 
 
-def _live_inits(inits: set[tuple[int, str]]) -> list[int]:
-    return [pid for pid, started in inits if _stat(pid)[1] == started and _stat(pid)[0] not in "ZX"]
+def _below(pid: int, but: int = 0) -> list[int]:
+    """Every live process below that one, ``but`` left out with all that is below it."""
+    found: list[int] = []
+    above = [pid]
+    for one in above:
+        children = [child for child in _children(one) if child != but]
+        found += [child for child in children if _state(child) not in "ZX"]
+        above += children
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """Of its first thread; nothing once it is gone."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    return []
+
+
+def _fields(pid: int) -> list[str]:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return ["X", "0"]
+
+
+def _state(pid: int) -> str:
+    return _fields(pid)[0]
+
+
+def _parent(pid: int) -> int:
+    return int(_fields(pid)[1])

@@ -14,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 
-from sandbox import census, client, group
+from sandbox import census, client, group, process
 from sandbox.client import Launcher
 from sandbox.spec import (
     DEFAULT_ENVIRONMENT,
@@ -29,7 +29,7 @@ from sandbox.spec import (
 )
 from tests.sandbox.support import (
     IDS,
-    children,
+    inits,
     launched,
     new_tag,
     no_survivors,
@@ -67,22 +67,22 @@ async def test_asking_a_lost_launcher_is_refused_as_such() -> None:
         os.kill(launcher.pid, signal.SIGSTOP)
         lost = []
 
-        async def ask() -> None:
+        async def ask(spec: Spec) -> None:
             try:
-                await launcher.prepare(Spec())
+                await launcher.prepare(spec)
             except LauncherLost as error:
                 lost.append(error)
 
         async with trio.open_nursery() as nursery:
-            for _ in range(3):
-                nursery.start_soon(ask)
+            for n in range(3):
+                nursery.start_soon(ask, Spec(tasks_max=10 + n))
             await trio.testing.wait_all_tasks_blocked()
             os.kill(launcher.pid, signal.SIGKILL)
         assert len(lost) == 3
 
 
 async def test_a_silent_launcher_is_lost_though_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "PING_S", 0.05)
+    monkeypatch.setattr(process, "PING_S", 0.05)
     async with launched() as launcher:
         first = launcher.pid
         sandbox = await launcher.prepare(Spec())
@@ -103,18 +103,18 @@ async def test_requests_that_fill_its_queue_do_not_hide_a_silent_launcher(
         os.kill(launcher.pid, signal.SIGSTOP)
         lost = []
 
-        async def ask() -> None:
+        async def ask(spec: Spec) -> None:
             try:
-                await launcher.prepare(Spec())
+                await launcher.prepare(spec)
             except (LauncherLost, SandboxUnavailable) as error:
                 lost.append(error)
 
         with trio.fail_after(20):
             async with trio.open_nursery() as nursery:
-                for _ in range(150):
-                    nursery.start_soon(ask)
+                for n in range(150):
+                    nursery.start_soon(ask, Spec(tasks_max=1000 + n))
                 await trio.testing.wait_all_tasks_blocked()
-                monkeypatch.setattr(client, "PING_S", 0.05)
+                monkeypatch.setattr(process, "PING_S", 0.05)
         assert all(isinstance(error, LauncherLost) for error in lost)
         assert len(lost) == 150
 
@@ -123,12 +123,12 @@ async def test_requests_that_fill_its_queue_do_not_hide_a_silent_launcher(
 async def test_a_daemon_that_was_stopped_does_not_take_it_for_its_launchers_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client, "PING_S", 0.05)
+    monkeypatch.setattr(process, "PING_S", 0.05)
     async with launched() as launcher:
         first = launcher.pid
         sandbox = await launcher.prepare(Spec())
         assert isinstance(await sandbox.dispatch(Command(("/bin/sleep", "0.8"))), Started)
-        time.sleep(0.05 * client.SILENT_PINGS * 2)  # the loop stands still
+        time.sleep(0.05 * process.SILENT_PINGS * 2)  # the loop stands still
         end = await sandbox.leader_exited()
         assert isinstance(end, Ended)
         assert (end.how, end.status, launcher.pid) == ("exited", 0, first)
@@ -136,7 +136,7 @@ async def test_a_daemon_that_was_stopped_does_not_take_it_for_its_launchers_sile
 
 
 async def test_a_launcher_that_keeps_dying_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "_BOOT", "pass")
+    monkeypatch.setattr(process, "_BOOT", "pass")
     monkeypatch.setattr(client, "RESTARTS_MAX", 2)
     launcher = Launcher.start(**IDS)
     with trio.fail_after(20), pytest.raises(LauncherLost, match="times in a row"):
@@ -154,7 +154,7 @@ async def test_preparing_has_a_deadline_and_a_late_answer_leaves_no_init(
         os.kill(launcher.pid, signal.SIGCONT)
         monkeypatch.setattr(client, "PREPARE_S", 5)
         await (await launcher.prepare(Spec())).discard()
-        wait_until(lambda: not children(launcher.pid), 1)
+        wait_until(lambda: not inits(launcher), 1)
 
 
 async def test_cancelling_a_preparation_leaves_nothing() -> None:
@@ -163,7 +163,7 @@ async def test_cancelling_a_preparation_leaves_nothing() -> None:
             with trio.move_on_after(n * 0.0005):
                 await (await launcher.prepare(Spec())).discard()
         await (await launcher.prepare(Spec())).discard()
-        await poll(lambda: not children(launcher.pid), 1)
+        await poll(lambda: not inits(launcher), 1)
 
 
 async def test_nothing_is_left_open_after_many_attempts() -> None:
@@ -177,7 +177,7 @@ async def test_nothing_is_left_open_after_many_attempts() -> None:
             await failing.discard()
             await (await launcher.prepare(Spec())).discard()
         assert len(os.listdir("/proc/self/fd")) == before
-        await poll(lambda: not children(launcher.pid), 1)
+        await poll(lambda: not inits(launcher), 1)
         if os.access(f"/proc/{launcher.pid}/fd", os.R_OK):  # an ordinary user may not look
             assert len(os.listdir(f"/proc/{launcher.pid}/fd")) <= 6
 

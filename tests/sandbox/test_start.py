@@ -123,7 +123,7 @@ async def test_a_handler_has_fds_0_to_3_and_no_other(open_folder: Path) -> None:
         )
     assert isinstance(end, Ended), err
     assert out.decode().splitlines() == [
-        "0 /memfd False",
+        "0 /dev/null False",
         "1 pipe False",
         "2 pipe False",
         "3 socket False",

@@ -1,0 +1,279 @@
+"""What the kill ladder does when init cannot do it alone: helped, left to its proof, or killed."""
+
+# These tests may hold up their event loop: nothing else is in it.
+# ruff: noqa: ASYNC220
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+
+from sandbox import census, group, tree
+from sandbox.client import Sandbox
+from sandbox.spec import Command, Ended, Lost, Spec, Started, Unkillable
+from tests.e2e.support.freezer import Freezer, new_freezer
+from tests.sandbox.support import (
+    launched,
+    new_tag,
+    no_survivors,
+    poll,
+    read_line,
+    tagged,
+    wait_until,
+)
+
+GRACE_MS = 50
+BARE = Spec(level="none", trusted=True, tasks_max=600)
+
+
+@contextlib.asynccontextmanager
+async def started(
+    adversary: str, mode: str, stay: str = "!30000", cgroup_root: Path | None = None, **spec: object
+) -> AsyncIterator[tuple[Sandbox, str]]:
+    """A sandbox in which an adversary has set up its tree, and that tree's tag."""
+    tag = new_tag()
+    if spec.get("level") != "none":
+        spec["closure"] = (adversary,)
+    with no_survivors(tag):
+        async with launched(cgroup_root=cgroup_root) as launcher:
+            sandbox = await launcher.prepare(Spec(**spec))
+            try:
+                command = Command((adversary, mode, stay, tag))
+                assert isinstance(await sandbox.dispatch(command), Started)
+                assert await read_line(sandbox.stdout) == b"ready\n"
+                yield sandbox, tag
+            finally:
+                await sandbox.discard()
+
+
+@pytest.fixture
+def freezer() -> Iterator[Freezer]:
+    with new_freezer() as freezer:
+        yield freezer
+
+
+# --- an init that does not answer ------------------------------------------------------------
+
+
+@pytest.mark.guarantee("S1", "S3")
+async def test_a_stopped_init_is_killed_with_its_tree_and_not_waited_for(adversary: str) -> None:
+    async with started(adversary, "comet") as (sandbox, tag):
+        os.kill(sandbox.identity.init_pid, signal.SIGSTOP)
+        wait_until(lambda: census.state(sandbox.identity.init_pid) == "T", 5)
+        began = time.monotonic()
+        end = await group.end(sandbox, grace_ms=GRACE_MS, ask=True)
+        took = time.monotonic() - began
+        assert isinstance(end, Lost)
+        assert end.proof == "pidfd"
+        assert not tagged(tag)
+        assert took < GRACE_MS / 1_000 + group.PATIENCE_S
+
+
+@pytest.mark.guarantee("S3")
+async def test_the_tree_of_an_init_that_cannot_answer_is_killed_around_it(
+    adversary: str, freezer: Freezer
+) -> None:
+    """Frozen, it stands for one that gets no processor: it answers when it can again."""
+    async with started(adversary, "tree") as (sandbox, tag):
+        freezer.freeze([sandbox.identity.init_pid])
+        ends: list[object] = []
+
+        async def end() -> None:
+            ends.append(await group.end(sandbox, grace_ms=GRACE_MS, ask=True))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(end)
+            await poll(lambda: not tagged(tag), 5)
+            assert not ends, "its tree is dead, and nobody has proven it yet"
+            assert not sandbox.heard()
+            freezer.thaw()
+        (ended,) = ends
+        assert isinstance(ended, Ended | Lost)
+        # Where the machine was too busy to thaw it in time it was killed, like any other.
+        if isinstance(ended, Ended):
+            assert (ended.how, ended.status, ended.proof) == ("signaled", 9, "record")
+
+
+async def test_an_order_that_was_read_is_heard(adversary: str) -> None:
+    async with started(adversary, "deaf") as (sandbox, _):
+        os.kill(sandbox.identity.init_pid, signal.SIGSTOP)
+        wait_until(lambda: census.state(sandbox.identity.init_pid) == "T", 5)
+        sandbox.terminate()
+        assert not sandbox.heard()
+        os.kill(sandbox.identity.init_pid, signal.SIGCONT)
+        await poll(sandbox.heard, 5)
+
+
+@pytest.mark.guarantee("S1")
+async def test_an_order_that_init_never_read_does_not_cost_its_record(adversary: str) -> None:
+    """The kernel says a reset in front of a message whose sender left ours unread."""
+    async with started(adversary, "tree", "-") as (sandbox, _):
+        init = sandbox.identity.init_pid
+        leader = next(tree.descendants(init))
+        os.kill(init, signal.SIGSTOP)
+        wait_until(lambda: census.state(init) == "T", 5)
+        await sandbox.channel.send_all(b"!")
+        wait_until(lambda: census.state(leader) == "Z", 5)
+        for _ in range(10):
+            sandbox.terminate()  # one of them is read before it sees that its leader has gone
+        os.kill(init, signal.SIGCONT)
+        wait_until(lambda: not census.alive(sandbox.identity), 5)
+        with trio.fail_after(5):
+            end = await sandbox.leader_exited()
+        assert isinstance(end, Ended), end
+        assert (end.how, end.status) == ("exited", 7)
+
+
+# --- what the kernel does not let die --------------------------------------------------------
+
+
+@pytest.mark.guarantee("S1")
+async def test_what_is_frozen_is_unkillable_until_it_is_thawed_and_then_tells_how_it_ended(
+    adversary: str, freezer: Freezer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group, "DEADLINE_S", 0.3)
+    async with started(adversary, "setsid", "30000") as (sandbox, tag):
+        leader, child = sorted(tagged(tag))
+        freezer.freeze([child])
+        for _ in range(2):
+            end = await group.end(sandbox, grace_ms=GRACE_MS, ask=True)
+            assert isinstance(end, Unkillable)
+            assert f"pid {child} is in state D" in end.detail
+            assert end.identity == sandbox.identity
+            assert census.alive(end.identity)
+            assert tagged(tag) == [child]
+            assert leader != child
+        freezer.thaw()
+        end = await group.end(sandbox, grace_ms=GRACE_MS, ask=False)
+        assert isinstance(end, Ended)
+        assert (end.how, end.status, end.killed) == ("signaled", signal.SIGTERM, 1)
+        assert not tagged(tag)
+
+
+@pytest.mark.guarantee("S1")
+async def test_a_frozen_init_is_unkillable_until_it_is_thawed(
+    adversary: str, freezer: Freezer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group, "DEADLINE_S", 0.3)
+    monkeypatch.setattr(group, "PATIENCE_S", 0.1)
+    async with started(adversary, "tree") as (sandbox, tag):
+        freezer.freeze([*tagged(tag), sandbox.identity.init_pid])
+        for _ in range(2):
+            assert isinstance(await group.end(sandbox, grace_ms=GRACE_MS, ask=True), Unkillable)
+        freezer.thaw()
+        end = await group.end(sandbox, grace_ms=GRACE_MS, ask=False)
+        assert isinstance(end, Lost)
+        assert not tagged(tag)
+
+
+@pytest.mark.guarantee("S1")
+async def test_what_a_stranger_traces_is_unkillable_until_the_stranger_lets_go(
+    adversary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dead, it is a zombie that only its tracer can reap: nobody can prove anything before."""
+    monkeypatch.setattr(group, "DEADLINE_S", 0.3)
+    async with started(adversary, "setsid", "30000") as (sandbox, tag):
+        child = max(tagged(tag))
+        with stranger_who_traces(child) as tracer:
+            end = await group.end(sandbox, grace_ms=GRACE_MS, ask=True)
+            assert isinstance(end, Unkillable)
+            assert f"pid {child} is in state Z, held by its tracer {tracer}" in end.detail
+        end = await group.end(sandbox, grace_ms=GRACE_MS, ask=False)
+        assert isinstance(end, Ended)
+        assert (end.how, end.status) == ("signaled", signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def stranger_who_traces(pid: int) -> Iterator[int]:
+    """Who seized that process, and never looks after it."""
+    script = (
+        "import ctypes, sys, time\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        f"print(libc.ptrace(0x4206, {pid}, None, None), flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            if process.stdout.readline() != b"0\n":
+                pytest.skip("this host lets nobody trace what is not his child (yama)")
+            yield process.pid
+        finally:
+            process.kill()
+
+
+# --- by cgroup -------------------------------------------------------------------------------
+
+
+@pytest.mark.guarantee("S1", "S3")
+async def test_a_frozen_cgroup_does_not_hold_up_the_end(adversary: str, cgroup_root: Path) -> None:
+    """Version 2 lets SIGKILL through."""
+    async with started(adversary, "tree", cgroup_root=cgroup_root) as (sandbox, tag):
+        cgroup = Path(sandbox.identity.cgroup or "")
+        (cgroup / "cgroup.freeze").write_text("1")
+        await poll(lambda: "frozen 1" in (cgroup / "cgroup.events").read_text(), 5)
+        end = await group.end(sandbox, grace_ms=GRACE_MS, ask=True)
+        assert isinstance(end, Lost)
+        assert not tagged(tag)
+
+
+@pytest.mark.guarantee("S1", "S3")
+@pytest.mark.parametrize("mode", ["comet", "comet_setsid", "comet12", "storm", "exec_comet"])
+async def test_without_a_pid_namespace_no_chain_of_forks_outruns_the_end(
+    adversary: str, cgroup_root: Path, mode: str
+) -> None:
+    for _ in range(3):
+        bare = {"level": "none", "trusted": True, "tasks_max": 600}
+        async with started(adversary, mode, cgroup_root=cgroup_root, **bare) as (sandbox, tag):
+            end = await group.end(sandbox, grace_ms=GRACE_MS, ask=True)
+            assert not tagged(tag)
+            assert isinstance(end, Ended), end
+            assert (end.how, end.status, end.proof) == ("signaled", 9, "cgroup")
+
+
+# --- nobody else ----------------------------------------------------------------------------
+
+
+@pytest.mark.guarantee("S10")
+async def test_only_what_is_below_that_init_is_killed_around_it(adversary: str) -> None:
+    async with (
+        started(adversary, "daemon") as (sandbox, tag),
+        started(adversary, "daemon") as (
+            other,
+            spared,
+        ),
+    ):
+        before = sorted(tagged(spared))
+        assert await tree.kill_all_but_init(sandbox.identity, hold_still=False)
+        end = await sandbox.leader_exited()
+        assert isinstance(end, Ended)
+        assert (end.how, end.status) == ("signaled", 9)
+        assert not tagged(tag)
+        assert sorted(tagged(spared)) == before
+        assert census.alive(other.identity)
+
+
+@pytest.mark.guarantee("S10")
+async def test_a_recycled_init_is_nobodys_parent() -> None:
+    with subprocess.Popen(["/bin/sh", "-c", "sleep 60 & wait"]) as stranger:
+        try:
+            wait_until(lambda: list(tree.descendants(stranger.pid)), 5)
+            truth = census.identify(stranger.pid, None)
+            forged = attrs.evolve(truth, start_time=truth.start_time + 1)
+            assert await tree.kill_all_but_init(forged, hold_still=False)
+            assert stranger.poll() is None
+            (child,) = tree.descendants(stranger.pid)
+            assert census.state(child) in "SR"
+        finally:
+            for pid in [*tree.descendants(stranger.pid), stranger.pid]:
+                os.kill(pid, signal.SIGKILL)
