@@ -27,11 +27,14 @@ class Denial:
 
 
 def roles(config: Config, uid: int, gids: Collection[int]) -> frozenset[Role]:
-    """The roles that a peer holds. Root holds all; the daemon's own uid none, so that a
-    handler that runs under it holds none either; under --dev it is the developer's."""
+    """The roles that a peer holds. Root holds all; the handlers' uid and the daemon's own none,
+    whatever is granted to it or its groups; under --dev the daemon's is the developer's."""
     if uid == 0:
         return frozenset(ROLES)
-    if uid == config.origin.daemon_uid and not config.origin.dev:
+    origin = config.origin
+    if uid in {origin.daemon_uid, origin.handler_uid} and not (
+        origin.dev and uid == origin.daemon_uid
+    ):
         return NOTHING
     if granted(config.access.admin, uid, gids):
         return frozenset(ROLES)

@@ -36,6 +36,9 @@ def hidden_places(config: Config) -> tuple[Place, ...]:
         Place(config.secrets_dir, "the secrets directory"),
         Place(config.handlers_dir, "the manifests directory"),
         Place(config.socket if socket_dir in SHARED else socket_dir, "where the control socket is"),
+        # Whoever reaches one of these two asks the host's manager to run what he likes.
+        Place(Path("/run/dbus/system_bus_socket"), "the system bus"),
+        Place(Path("/run/systemd/private"), "the service manager's socket"),
         Place(Path("/sys/fs/cgroup"), "the control groups"),
         Place(Path("/proc"), "what the kernel tells of every process"),
     ]

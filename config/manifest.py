@@ -82,9 +82,11 @@ class SandboxDecl:
 
 @attrs.frozen
 class OutputDecl:
-    """How large a result may be."""
+    """How large a result may be, and how much it may write to stdout, stderr and fd 3 together
+    before it is ended."""
 
     result_max_bytes: Annotated[int, Size(0, 64 * 2**20)] = 1_048_576
+    output_max_bytes: Annotated[int, Size(65_536, 2**40)] = 64 * 2**20
 
 
 @attrs.frozen

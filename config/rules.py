@@ -37,6 +37,14 @@ def manifest_faults(manifest: Manifest) -> Iterator[Fault]:
             'level "none" runs the handler without a sandbox, which only a trusted one may',
             'set level = "strict", or trusted = true if you mean it',
         )
+    output = manifest.output
+    if output.output_max_bytes < output.result_max_bytes:
+        yield Fault(
+            "output.output_max_bytes",
+            f"{output.output_max_bytes} bytes of output cannot hold a result of result_max_bytes"
+            f" ({output.result_max_bytes})",
+            "raise it, or lower result_max_bytes",
+        )
     if manifest.test.count:
         yield from _command_faults("test.count", manifest.test.count)
 

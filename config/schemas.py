@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn, cast
 
-from jsonschema import Draft202012Validator
+import attrs
+from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import SchemaError
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
@@ -16,6 +18,7 @@ from config.problems import WrongValueError
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 MAX_DEPTH: Final = 64
+MESSAGE_MAX: Final = 500  # characters: jsonschema repeats the instance, however large
 # An empty registry retrieves nothing; jsonschema's own default would ask the network.
 _OFFLINE: Final[Registry[Any]] = Registry()
 
@@ -38,6 +41,38 @@ def parse_schema(text: str) -> dict[str, Any]:
 def validator(schema: Mapping[str, Any]) -> Draft202012Validator:
     """The compiled schema. It resolves references within itself and fetches nothing."""
     return Draft202012Validator(dict(schema), registry=_OFFLINE)
+
+
+@attrs.frozen
+class InputFault:
+    """Why an input is refused. `pointer` (RFC 6901) is empty when the whole input is meant."""
+
+    pointer: str
+    message: str
+
+
+def input_fault(schema: Mapping[str, Any], value: Any) -> InputFault | None:
+    """The one fault that is told of an input: the outermost, and of equals the first by place.
+
+    Everybody who refuses an input asks here, so that a rehearsal and the daemon say the same.
+    """
+    found = _compiled(json.dumps(schema)).iter_errors(value)  # pyright: ignore[reportUnknownMemberType]  # the stubs' overload has an untyped side
+    errors: list[ValidationError] = sorted(found, key=_outermost)
+    if not errors:
+        return None
+    steps = (str(part).replace("~", "~0").replace("/", "~1") for part in errors[0].absolute_path)
+    return InputFault("".join(f"/{step}" for step in steps), errors[0].message[:MESSAGE_MAX])
+
+
+def _outermost(error: ValidationError) -> tuple[int, str, str]:
+    path = error.absolute_path
+    return len(path), "/".join(map(str, path)), "/".join(map(str, error.absolute_schema_path))
+
+
+@functools.lru_cache(maxsize=256)
+def _compiled(schema: str) -> Draft202012Validator:
+    """Made once for each schema, not for each input. By its text, since a table has no hash."""
+    return validator(json.loads(schema))
 
 
 def _check(schema: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from config.dump import dump
-from config.load import load_config, load_handlers
+from config.load import load_config
 from config.problems import ConfigError
 from supervisor.version import VERSION
 
@@ -62,7 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = load_config(args.config, dev=args.dev, overrides=overrides)
         if args.check_config:
-            handlers = load_handlers(config, strict=True)
+            from supervisor.dispatch import visible  # noqa: PLC0415  # the daemon loads it anyway
+
+            handlers = visible.load(config, strict=True)
             print(dump(config), end="")  # noqa: T201  # what was asked for
             print(f"# {len(handlers)} handlers, all good", file=sys.stderr)  # noqa: T201
             return 0

@@ -7,6 +7,8 @@ names what was wrong; the attempt goes on, and the fault is kept with its output
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from typing import Any, cast
 
 import attrs
@@ -21,6 +23,7 @@ REQUEST_MAX = 65_536
 LINE_OVERHEAD = 4_096
 # How much of a line that is too long is looked at for what it confirms.
 HEAD_BYTES = 1_024
+_PROGRESS = re.compile(rb'\s*\{\s*"type"\s*:\s*"progress"')
 
 
 @attrs.frozen
@@ -64,40 +67,48 @@ class Channel:
     """The daemon's end of one attempt's fd 3.
 
     `feed` takes what was read and returns the messages that are complete; memory is
-    bounded by one line of at most `result_max_bytes` and some overhead.
+    bounded by one line of at most `result_max_bytes` and some overhead. Of the progress in one
+    read only the newest is looked at: reporting it often costs a handler and us next to nothing.
     """
 
     def __init__(self, result_max_bytes: int) -> None:
         self._result_max = result_max_bytes
         self._line_max = max(result_max_bytes, REQUEST_MAX) + LINE_OVERHEAD
-        self._pieces: list[bytes] = []
-        self._size = 0
+        self._line = bytearray()
         self._skipping = False
-        self._head = b""
+        self.only_confirmations = False
+        """From now on: of one that is ended for what it said, only what it did matters."""
 
-    def feed(self, data: bytes) -> list[Message]:
-        messages: list[Message] = []
-        while data:
-            piece, newline, data = data.partition(b"\n")
-            if not self._skipping:
-                self._pieces.append(piece)
-                self._size += len(piece)
-            if self._size > self._line_max and not self._skipping:
-                self._skipping = True
-                self._head = b"".join(self._pieces)[:HEAD_BYTES]
-                self._pieces.clear()
-            if newline:
-                messages.append(self._end_of_line())
-        return messages
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """To be iterated to its end before the next: one by one, since a read may hold as many
+        lines as bytes."""
+        newest: bytes | None = None
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:
+            self._take(data[start:end])
+            start = end + 1
+            line, skipped = bytes(self._line), self._skipping
+            self._line, self._skipping = bytearray(), False
+            if skipped:
+                yield _too_long(line, self._line_max)
+            elif self.only_confirmations and b'"confirm"' not in line:
+                continue
+            elif _PROGRESS.match(line):
+                newest = line
+            else:
+                yield parse(line, self._result_max)
+        self._take(data[start:])
+        if newest is not None:
+            yield parse(newest, self._result_max)
 
-    def _end_of_line(self) -> Message:
-        line = b"".join(self._pieces)
-        skipped, self._skipping = self._skipping, False
-        self._pieces.clear()
-        self._size = 0
-        if skipped:
-            return _too_long(self._head, self._line_max)
-        return parse(line, self._result_max)
+    def _take(self, piece: bytes) -> None:
+        """A part of the present line; of one that becomes too long only the head is kept."""
+        if self._skipping:
+            return
+        self._line += piece
+        if len(self._line) > self._line_max:
+            self._skipping = True
+            self._line = self._line[:HEAD_BYTES]
 
 
 def parse(line: bytes, result_max_bytes: int) -> Message:

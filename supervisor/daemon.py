@@ -8,31 +8,42 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import cast
 
 import trio
 
-from config.load import Handlers, load_handlers, reload_config
+from config.load import Handlers, reload_config
+from config.manifest import SandboxDecl
 from config.problems import ConfigError
 from config.schema import Config
+from sandbox.census import boot_id
 from sandbox.client import Launcher
 from sandbox.protect import protect_daemon
 from sandbox.spec import SandboxFault, SandboxUnavailable, Spec
 from supervisor import server
 from supervisor.delegated import delegated_cgroup
-from supervisor.dispatch import Engine, Unavailable
+from supervisor.dispatch import Engine, Unavailable, visible
 from supervisor.dispatch.attempt import run_call
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Journal, JournalPoisoned
 from supervisor.notify import Notifier
-from supervisor.recovery import Replayed, recover, replay, watch_undead
+from supervisor.recovery import (
+    Replayed,
+    identities,
+    recover,
+    recover_unwritten,
+    replay,
+    watch_survivors,
+)
 from supervisor.server import Listener, Peer, ServerLimits
+from supervisor.server.inside import Init, is_inside
 from supervisor.service import Service
 from supervisor.version import VERSION
 
 EXIT_POISONED = 75
-_PARENTS_MAX = 64
+# How often a stop looks whether all that it waits for cannot be killed.
+_LOOK_S = 0.5
+_NO_CLIENT = "a handler cannot be a client of the daemon that runs it"
 # Of their own: look-ups that hang must not take the threads that others wait for.
 _LOOKUPS = trio.CapacityLimiter(4)
 # A second signal means: do not wait any longer.
@@ -56,7 +67,7 @@ def run(config: Config) -> int:
     launcher = _launcher(config)
     protect_daemon()
     _make_directories(config)
-    handlers = load_handlers(config)
+    handlers = visible.load(config)
     replayed = replay(config)
     daemon = Daemon(config, handlers, launcher, replayed, notifier, started)
     return trio.run(daemon.main, listeners)
@@ -70,6 +81,8 @@ def _launcher(config: Config) -> Launcher:
             handler_uid=config.origin.handler_uid,
             handler_gid=config.origin.handler_gid,
             cgroup_root=delegated_cgroup(),
+            pool=config.sandbox.pool,
+            pool_total=config.sandbox.pool_total,
         )
     except (ValueError, OSError) as error:
         raise CannotStart(f"the launcher: {error}") from error
@@ -133,6 +146,7 @@ class Daemon:
         if isinstance(journal, DamagedJournal):
             assert self._replayed.damage is not None
             say(f"read-only: {self._replayed.damage.detail}")
+            await recover_unwritten(engine)
             return
         journal.start(self._poisoned)
         engine.attend(nursery, lambda call_id, lent: run_call(engine, call_id, lent))
@@ -141,7 +155,7 @@ class Daemon:
         except Unavailable as unavailable:
             raise CannotStart(f"the journal takes nothing: {unavailable}") from unavailable
         engine.layers = await _layers(engine)
-        nursery.start_soon(watch_undead, engine)
+        nursery.start_soon(watch_survivors, engine)
 
     def _poisoned(self, why: JournalPoisoned) -> None:
         say(f"the journal failed, nothing new is started: {why}. {why.fix}")
@@ -179,14 +193,16 @@ class Daemon:
 
     def _inside(self, peer: Peer) -> str | None:
         """Why this peer is refused: a process inside one of our sandboxes is never a client."""
-        pid = peer.pid
-        for _ in range(_PARENTS_MAX):
-            if pid == self._launcher.pid:
-                return "a handler cannot be a client of the daemon that runs it"
-            if pid <= 1:
-                return None
-            pid = _parent(pid)
-        return None
+        origin = self._engine.config.origin
+        if peer.uid == origin.handler_uid != origin.daemon_uid:
+            return f"handlers run as uid {peer.uid}, and {_NO_CLIENT}"
+        inits = [
+            Init(one.init_pid, one.start_time, one.cgroup)
+            for one in identities(self._engine.state)
+            if one.boot_id == boot_id()
+        ]
+        inside = is_inside(peer.pid, self._launcher.pid, inits)
+        return _NO_CLIENT if inside else None
 
     def _announce_ready(self) -> None:
         config = self._engine.config
@@ -235,7 +251,13 @@ class Daemon:
         with trio.move_on_after(engine.config.drain_ms / 1000):
             await engine.idle()
         engine.stop_all("shutdown")
-        await engine.idle()
+        while True:
+            with trio.move_on_after(_LOOK_S):
+                await engine.idle()
+                break
+            if engine.only_unkillable():
+                say(f"left behind, not proven dead: {'; '.join(engine.unkillable.values())}")
+                break
         scope.cancel()
 
     def _reload(self) -> None:
@@ -244,12 +266,14 @@ class Daemon:
         self._notifier.reloading()
         try:
             config = reload_config(engine.config)
-            handlers = load_handlers(config, strict=True)
+            handlers = visible.load(config, strict=True)
         except ConfigError as error:
             say(f"not reloaded, the old configuration stays in force: {error}")
         else:
             engine.config, engine.handlers = config, handlers
             engine.slots.all.total_tokens = config.max_running_attempts
+            # What stands ready was made for the old manifests.
+            engine.launcher.resize(config.sandbox.pool, config.sandbox.pool_total)
             say(f"reloaded: {len(handlers)} handlers")
         self._notifier.ready()
 
@@ -265,7 +289,8 @@ class Daemon:
 async def _layers(engine: Engine) -> dict[str, str]:
     """Which layers a sandbox has here: found by making one and throwing it away."""
     try:
-        sandbox = await engine.launcher.prepare(Spec())
+        # As most handlers have it: without a limit asked for there is no memory layer to find.
+        sandbox = await engine.launcher.prepare(Spec(memory_max=SandboxDecl().memory_max))
     except SandboxUnavailable as unavailable:
         say(f"handlers cannot be confined: {unavailable}")
         return {unavailable.layer: f"missing: {unavailable.cause}. {unavailable.remedy}"}
@@ -289,12 +314,3 @@ def _listed_groups(uid: int) -> frozenset[int]:
     except KeyError:
         return frozenset()
     return frozenset(os.getgrouplist(user.pw_name, user.pw_gid))
-
-
-def _parent(pid: int) -> int:
-    """The parent's pid; 0 when the process is gone."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return 0
-    return int(text.rpartition(")")[2].split()[1])

@@ -7,6 +7,7 @@ every process of the old epoch is proven dead or recorded as not.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable, Mapping
 
 import attrs
 import trio
@@ -14,12 +15,13 @@ import trio
 from config.schema import Config
 from sandbox import census
 from sandbox.spec import Identity as BoxIdentity
+from supervisor.core.decide import decide
 from supervisor.core.errors import IllegalTransition, Refusal
-from supervisor.core.evolve import fold
-from supervisor.core.ids import AttemptKey, CallId
+from supervisor.core.evolve import evolve, fold
+from supervisor.core.ids import AttemptKey, EffectId
 from supervisor.core.record import Identity
 from supervisor.core.state import State
-from supervisor.core.step import ProvenDead, Restarted
+from supervisor.core.step import ProvenDead, ReconcilerProvenDead, Restarted
 from supervisor.dispatch import Engine, Events, Unavailable
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Frame, Journal, JournalCorrupt
@@ -28,8 +30,13 @@ from supervisor.version import VERSION
 
 # After this a survivor is recorded as alive, and only its own lineage is refused.
 DEADLINE_S = 5.0
+# How often one that is recorded as alive is killed again.
+WATCH_S = 1.0
 LOCK_WAIT_MS = 2_000
 _NAMED = 5
+
+# An attempt, or a reconciler by its effect.
+Key = AttemptKey | EffectId
 
 
 @attrs.define
@@ -84,13 +91,67 @@ def _damage(corrupt: JournalCorrupt, state: State) -> Refusal:
     return Refusal("JournalCorrupt", detail, fix=corrupt.fix, extra=where)
 
 
-def _found(state: State) -> dict[AttemptKey, Identity]:
+async def recover(engine: Engine) -> None:
+    """End what is left, then begin the epoch. Afterwards nothing is running."""
+    proofs = await _swept(engine.state)
+    # In doubt since an earlier epoch, and proven dead by now.
+    doubted = [key for key in engine.state.undead if key in proofs]
+    await engine.commit(_restarted(engine, engine.state.epoch + 1, proofs))
+    for key in doubted:
+        await engine.commit(ProvenDead(engine.now(), key.call_id, key.attempt, proofs[key]))
+
+
+async def recover_unwritten(engine: Engine) -> None:
+    """The same under a journal that takes nothing: what is shown as running would be a lie.
+
+    No epoch begins, and the next start finds everything as this one did.
+    """
+    proofs = await _swept(engine.state)
+    event = _restarted(engine, engine.state.epoch, proofs)
+    for record in decide(engine.state, event).records:
+        engine.state = evolve(engine.state, record)
+
+
+async def _swept(state: State) -> dict[Key, str]:
+    """End what the earlier epochs left: how each is known to be dead that is."""
+    return await _ended(_attempts(state) | _reconcilers(state), DEADLINE_S)
+
+
+def _restarted(engine: Engine, epoch: int, proofs: Mapping[Key, str]) -> Restarted:
+    attempts, reconcilers = _attempts(engine.state), _reconcilers(engine.state)
+    alive = frozenset((key.call_id, key.attempt) for key in attempts if key not in proofs)
+    asking = frozenset(effect_id for effect_id in reconcilers if effect_id not in proofs)
+    return Restarted(engine.now(), epoch, VERSION, alive, asking)
+
+
+async def watch_survivors(engine: Engine) -> None:
+    """What could not be killed may die later: try again, and say so when it did."""
+    while True:
+        await trio.sleep(WATCH_S)
+        left = _survivors(engine.state)
+        for key, proof in (await _ended(left, 0)).items():
+            # What cannot be written down now is looked for again.
+            with contextlib.suppress(Unavailable):
+                await engine.commit(_proven(engine, key, proof))
+
+
+def identities(state: State) -> Iterable[Identity]:
+    """Every sandbox in which something may run now, survivors of earlier epochs included."""
+    return (_attempts(state) | _reconcilers(state)).values()
+
+
+def _attempts(state: State) -> dict[AttemptKey, Identity]:
     """Every attempt that may have processes left from an earlier epoch."""
-    found: dict[AttemptKey, Identity] = {}
+    found = _undead(state)
     for call_id, operation_id in state.moving.items():
         live = state.operations[operation_id].calls[call_id].live
         if live is not None and live.identity is not None:
             found[AttemptKey(call_id, live.number)] = live.identity
+    return found
+
+
+def _undead(state: State) -> dict[AttemptKey, Identity]:
+    found: dict[AttemptKey, Identity] = {}
     for key, operation_id in state.undead.items():
         attempt = state.operations[operation_id].calls[key.call_id].attempts[key.attempt]
         if attempt.identity is not None:
@@ -98,55 +159,40 @@ def _found(state: State) -> dict[AttemptKey, Identity]:
     return found
 
 
-def _reconcilers(state: State) -> list[Identity]:
-    """Reconcilers that ran when the daemon died: they are ended too."""
-    found: list[Identity] = []
+def _reconcilers(state: State, *, survivors: bool = False) -> dict[EffectId, Identity]:
+    """Reconcilers that run, or only those that are known to have outlived their daemon."""
+    found: dict[EffectId, Identity] = {}
     for effect_id, operation_id in state.reconciling.items():
         running = state.operations[operation_id].effects[effect_id].reconciling
-        if running is not None:
-            found.append(running.identity)
+        if running is not None and (running.survivor or not survivors):
+            found[effect_id] = running.identity
     return found
 
 
-async def recover(engine: Engine) -> None:
-    """End what is left, then begin the epoch. Afterwards nothing is running."""
-    found = _found(engine.state)
-    alive: set[AttemptKey] = set()
-    proofs: dict[AttemptKey, str] = {}
+def _survivors(state: State) -> dict[Key, Identity]:
+    """What an earlier epoch left, and nobody has proven dead."""
+    return _undead(state) | _reconcilers(state, survivors=True)
 
-    async def end(key: AttemptKey, identity: Identity) -> None:
-        proof = await census.end_survivor(_box(identity), DEADLINE_S)
-        if proof is None:
-            alive.add(key)
-        else:
+
+async def _ended(found: Mapping[Key, Identity], deadline_s: float) -> dict[Key, str]:
+    """Kill them all at once: for each that is dead by the deadline, how that is known."""
+    proofs: dict[Key, str] = {}
+
+    async def end(key: Key, identity: Identity) -> None:
+        proof = await census.end_survivor(_box(identity), deadline_s)
+        if proof is not None:
             proofs[key] = proof
 
     async with trio.open_nursery() as nursery:
         for key, identity in found.items():
             nursery.start_soon(end, key, identity)
-        for identity in _reconcilers(engine.state):
-            nursery.start_soon(census.end_survivor, _box(identity), DEADLINE_S)
-    doubted = [key for key in engine.state.undead if key in proofs]
-    pairs: frozenset[tuple[CallId, int]] = frozenset((k.call_id, k.attempt) for k in alive)
-    await engine.commit(Restarted(engine.now(), engine.state.epoch + 1, VERSION, pairs))
-    for key in doubted:
-        await engine.commit(ProvenDead(engine.now(), key.call_id, key.attempt, proofs[key]))
+    return proofs
 
 
-async def watch_undead(engine: Engine) -> None:
-    """What could not be killed may die later: look again, and say so when it did."""
-    while True:
-        await trio.sleep(DEADLINE_S)
-        for key, operation_id in list(engine.state.undead.items()):
-            call = engine.state.operations[operation_id].calls[key.call_id]
-            identity = call.attempts[key.attempt].identity
-            if identity is None:
-                continue
-            proof = await census.end_survivor(_box(identity), 1.0)
-            if proof is not None:
-                # What cannot be written down now is looked for again.
-                with contextlib.suppress(Unavailable):
-                    await engine.commit(ProvenDead(engine.now(), key.call_id, key.attempt, proof))
+def _proven(engine: Engine, key: Key, proof: str) -> ProvenDead | ReconcilerProvenDead:
+    if isinstance(key, AttemptKey):
+        return ProvenDead(engine.now(), key.call_id, key.attempt, proof)
+    return ReconcilerProvenDead(engine.now(), key, proof)
 
 
 def _box(identity: Identity) -> BoxIdentity:

@@ -4,6 +4,7 @@
 `read_secret` look again later. Everything else in `config` is pure.
 """
 
+from config.load.amended import amended_problems
 from config.load.configuration import (
     BUILT_IN,
     COMMAND_LINE,
@@ -24,6 +25,7 @@ __all__ = [
     "Handler",
     "Handlers",
     "Hashes",
+    "amended_problems",
     "fresh",
     "load_config",
     "load_handler",

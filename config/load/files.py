@@ -19,6 +19,8 @@ MAX_LINE: Final = 8_192
 # Opening a FIFO or a terminal for reading would wait for its other end; O_NONBLOCK does not.
 OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _TOO_DEEP: Final = (f"it is nested more than {MAX_DEPTH} deep", "no key needs that: flatten it")
+# What ProtectHome= of a systemd unit puts something else over.
+HOMES: Final = (Path("/home"), Path("/root"), Path("/run/user"))
 _KINDS: Final = {
     stat.S_IFDIR: "a directory",
     stat.S_IFIFO: "a FIFO",
@@ -140,6 +142,13 @@ def present(path: Path) -> bool:
 
 def explained(error: OSError, path: Path) -> WrongValueError:
     """What an errno means for the person who named `path`."""
+    home = next((one for one in HOMES if path.is_relative_to(one)), None)
+    if home is not None and _is_hidden(home):
+        return WrongValueError(
+            f"{path} is hidden from the service, whose unit has ProtectHome=",
+            "move it to /opt; or systemctl edit effectd.service: [Service] ProtectHome=tmpfs and"
+            " BindReadOnlyPaths= with what the handler needs",
+        )
     match error.errno:
         case errno.ENOENT:
             return WrongValueError(f"{path} does not exist", "create it or correct the path")
@@ -160,6 +169,16 @@ def explained(error: OSError, path: Path) -> WrongValueError:
             return WrongValueError(
                 f"{path} cannot be read ({error.strerror})", "correct the path or the file system"
             )
+
+
+def _is_hidden(home: Path) -> bool:
+    """Whether systemd closed it to us: ProtectHome=yes mounts a directory without any
+    permission over it, tmpfs an empty one."""
+    try:
+        closed = stat.S_IMODE(home.stat().st_mode) == 0
+        return home.is_mount() and (closed or not any(home.iterdir()))
+    except OSError:
+        return False
 
 
 def _require_regular(status: os.stat_result, path: Path) -> None:

@@ -73,7 +73,7 @@ def load_handlers(
             good[stem] = load_handler(config, config.handlers_dir / f"{stem}{SUFFIX}", hashes)
         except ConfigError as error:
             broken[stem] = error
-    for name, problems in _rewriters(config, good).items():
+    for name, problems in rewriters(config, good).items():
         broken[name] = ConfigError(problems)
         del good[name]
     if strict and broken:
@@ -167,12 +167,15 @@ def _no_directory(config: Config) -> Problem:
     )
 
 
-def _rewriters(config: Config, good: Mapping[str, Handler]) -> dict[str, list[Problem]]:
+def rewriters(config: Config, good: Mapping[str, Handler]) -> dict[str, list[Problem]]:
     """Handlers that could write what another one (or they themselves) will run."""
     home = home_of(config.origin.daemon_uid)
     owners: dict[Path, str] = {}
     for handler in good.values():
-        for path in (*guarded(handler.touched, home), handler.file.resolve(), *handler.sources):
+        # A link to a directory is only passed: what lies beside it is nobody's program.
+        passed = [path for path in handler.touched if path.is_dir()]
+        files = guarded([path for path in handler.touched if path not in passed], home)
+        for path in (*files, *passed, handler.file.resolve(), *handler.sources):
             owners.setdefault(path, handler.name)
     below = {parent: path for path in owners for parent in path.parents}
     found: dict[str, list[Problem]] = {}

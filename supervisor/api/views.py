@@ -8,7 +8,7 @@ from supervisor.api.wire import time_text
 from supervisor.core.errors import CODES
 from supervisor.core.lineage import age_ms, needs_of
 from supervisor.core.moment import Moment
-from supervisor.core.record import Outcome
+from supervisor.core.record import Outcome, Usage
 from supervisor.core.standing import (
     CallState,
     call_result,
@@ -21,6 +21,16 @@ from supervisor.core.standing import (
 from supervisor.core.state import Attempt, Call, Effect, Operation, Phase, Said
 
 NS_PER_MS = 1_000_000
+
+# What to do about an attempt that ran into a limit of its own. The code's fix is for requests.
+_RAISE: dict[str, str] = {
+    "memory": "Raise [sandbox] memory_max in its manifest, or let it need less.",
+    "cpu": "Raise [sandbox] cpu_max_ms in its manifest.",
+    "file_size": "Raise [sandbox] file_size_max in its manifest.",
+    "output": "Raise [output] output_max_bytes in its manifest, or let it print less.",
+    "effects": "Raise [sandbox] effects_max in its manifest.",
+    "faults": "Correct the handler: it does not speak protocol 1 on fd 3.",
+}
 
 
 def operation_view(operation: Operation, now: Moment) -> dict[str, Any]:
@@ -101,6 +111,8 @@ def _error(operation: Operation, call: Call, state: CallState) -> dict[str, Any]
     if last.code is None and not detail:
         return None
     fix = CODES[last.code].fix if last.code is not None else ""
+    if last.usage.limit is not None:
+        fix = _RAISE.get(last.usage.limit, fix)
     return {"code": last.code, "detail": detail, "fix": fix}
 
 
@@ -126,11 +138,7 @@ def attempt_view(attempt: Attempt) -> dict[str, Any]:
         "reservation_ms": attempt.reservation_ms,
         "active_ms": attempt.active_ms,
         "exit": left,
-        "usage": {
-            "cpu_ms": attempt.usage.cpu_ms,
-            "memory_peak_bytes": attempt.usage.memory_peak_bytes,
-            "tasks_peak": attempt.usage.tasks_peak,
-        },
+        "usage": usage_view(attempt.usage),
         "layers": list(attempt.layers),
         "leftovers_killed": attempt.leftovers_killed,
         "late": attempt.late,
@@ -140,6 +148,19 @@ def attempt_view(attempt: Attempt) -> dict[str, Any]:
         "started_at": time_text(attempt.at),
         "ended_at": time_text(attempt.ended_at),
         "init_pid": attempt.identity.init_pid if attempt.identity is not None else None,
+    }
+
+
+def usage_view(usage: Usage) -> dict[str, Any]:
+    """What an attempt used; null where nothing counted it."""
+    return {
+        "cpu_ms": usage.cpu_ms,
+        "cpu_scope": usage.cpu_scope,
+        "memory_peak_bytes": usage.memory_peak_bytes,
+        "memory_scope": usage.memory_scope,
+        "tasks_peak": usage.tasks_peak,
+        "tasks_started": usage.tasks_started,
+        "limit": usage.limit,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grp
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,13 +13,14 @@ from supervisor.cli.documents import part
 from supervisor.cli.render_handlers import Check
 
 if TYPE_CHECKING:
+    from config.load import Handler
     from config.schema import Config
 
 CLIENTS = "effectd-clients"
 # Who is in one of these is as good as root, and so is a handler that shares the uid.
 POWERFUL = frozenset({"docker", "lxd", "libvirt", "disk", "adm", "sudo", "wheel", "incus-admin"})
 # Without these a handler still runs; what it loses is said with each attempt.
-OPTIONAL = frozenset({"cgroup", "memory", "uid"})
+OPTIONAL = frozenset({"cgroup", "memory", "tasks", "uid"})
 
 
 def layer_checks(layers: Iterable[Mapping[str, Any]], accepted: Iterable[str]) -> list[Check]:
@@ -32,7 +33,7 @@ def layer_checks(layers: Iterable[Mapping[str, Any]], accepted: Iterable[str]) -
         if state == "in force":
             found.append(Check("ok", name, how))
             continue
-        mild = name in tolerated or state == "degraded"
+        mild = name in tolerated or state == "degraded" or bool(layer.get("dispensable"))
         grade: Literal["warning", "wrong"] = "warning" if mild else "wrong"
         detail = f"{state}: {cause}" if cause else str(state)
         found.append(Check(grade, name, detail, str(layer.get("remedy") or "")))
@@ -46,7 +47,31 @@ def daemons_layers(status: Mapping[str, Any]) -> list[dict[str, Any]]:
         state, _, cause = str(said).partition(":")
         how = "applied when the daemon started" if state == "in force" else ""
         found.append({"name": name, "state": state, "how": how, "cause": cause.strip()})
+    if found and all(layer["state"] == "in force" for layer in found):
+        found += _left_out({layer["name"] for layer in found})
     return found
+
+
+def _left_out(there: Collection[str]) -> list[dict[str, Any]]:
+    """The layers of which a daemon whose sandbox works says nothing: it does without them."""
+    from sandbox import remedies
+    from sandbox.spec import LAYERS
+
+    remedy = {
+        "landlock": remedies.LANDLOCK_KERNEL,
+        "uid": "Run the systemd unit, whose handlers run as effectd-run.",
+    }
+    return [
+        {
+            "name": name,
+            "state": "missing",
+            "cause": "the daemon found none when it started",
+            "remedy": remedy.get(name, remedies.CGROUP if name in OPTIONAL else ""),
+            "dispensable": True,
+        }
+        for name in LAYERS
+        if name not in there
+    ]
 
 
 def own_layers(config: Config) -> list[dict[str, Any]]:
@@ -77,6 +102,22 @@ def disk_checks(config: Config) -> list[Check]:
     except OSError as error:
         found.append(Check("ok", f"sync in {place}", f"not measured: {error.strerror}"))
     return found
+
+
+def write_checks(config: Config, handlers: Iterable[Handler]) -> list[Check]:
+    """Handlers that could fill the journal's disk: a quota bounds their /tmp and nothing else."""
+    journal = _existing(config.state_dir).stat().st_dev
+    return [
+        Check(
+            "warning",
+            f"{handler.name}: write {path}",
+            "it is on the same file system as the journal, which the handler can fill up",
+            "give state_dir a file system of its own, or name a directory on another one",
+        )
+        for handler in handlers
+        for path in handler.manifest.sandbox.write
+        if _existing(Path(path)).stat().st_dev == journal
+    ]
 
 
 def _existing(path: Path) -> Path:

@@ -1,89 +1,180 @@
 """Why was it denied? What a failed attempt's stderr tells about the sandbox.
 
-The paths are looked up as the user who asks, in this process: the daemon is no oracle for
-what exists on the host.
+The paths are looked up as the user who asks, in this process: the daemon is no oracle for what
+exists on the host. It is a guess from words; `handlers try` knows.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
 
-DENIED = re.compile(
-    r"No such file or directory|ENOENT|Permission denied|EACCES|Read-only file system|EROFS"
-    r"|Operation not permitted|EPERM|cannot open|not found"
-)
-WRITING = re.compile(r"Read-only file system|EROFS")
-PATH = re.compile(r"(?<![\w:/.])(/[\w.@%+=,~-]+(?:/[\w.@%+=,~-]+)*)")
+from supervisor.cli.denials.files import FileRule, Want
+from supervisor.cli.denials.outside import Host
+from supervisor.cli.denials.values import FOREIGN, Denial, Outside, Policy
+
 MOST = 5
+# The tail is bounded where it is stored; a line of it need not be.
+_LINE_MAX = 2_000
 
-# Phrases of the C library and of common runtimes, with the key that would allow it.
-NETWORK = (
+# How the C library, Python, Node, Go, Java, shells, git and perl say it.
+_ERRORS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("EROFS", re.compile(r"read-only file ?system|\bEROFS\b", re.IGNORECASE)),
+    ("EACCES", re.compile(r"permission denied|\bEACCES\b|AccessDenied", re.IGNORECASE)),
+    ("EPERM", re.compile(r"operation not permitted|\bEPERM\b", re.IGNORECASE)),
     (
+        "ENOENT",
         re.compile(
-            r"Network is unreachable|ENETUNREACH|[Nn]ame resolution|EAI_AGAIN|getaddrinfo"
-            r"|Could not resolve host|Name or service not known"
+            r"no such file|\bENOENT\b|NoSuchFile|does not exist|nonexistent|not found"
+            r"|cannot open|could(?: not|n't) open|can't open|does not appear to be"
+            r"|(?:cannot|unable to) access|not a directory|bad interpreter",
+            re.IGNORECASE,
         ),
-        'this handler has no network; if it needs it, set network = "host" in [sandbox]',
-    ),
-    (
-        re.compile(r"Address family not supported|EAFNOSUPPORT"),
-        "a socket family is refused inside; a Unix socket is declared with unix in [sandbox]",
     ),
 )
+_WRITES = re.compile(
+    r"\b(?:creat(?:e|ing)|writ(?:e|ing)|mkdir|touch|unlink|rmdir|remov(?:e|ing)|rename|saving"
+    r"|lock|mkstemp)\b",
+    re.IGNORECASE,
+)
+# In quotes a path may hold anything but the quote; bare, it ends where a sentence goes on.
+_PATH = re.compile(
+    r"""'(/[^']+)'|"(/[^"]+)"|[\u2018`](/[^'\u2019`]+)['\u2019`]"""
+    r"""|(?<![\w:/.'"\u2018`])(/[\w.@%+=~-]+(?:/[\w.@%+=,~-]+)*)"""
+)
+_HERE = re.compile(r"127\.\d+\.\d+\.\d+|::1|localhost", re.IGNORECASE)
+_PORT = re.compile(r"\bport[ =](\d{1,5})\b|(?:127\.\d+\.\d+\.\d+|::1\]|localhost):(\d{1,5})\b")
+_REFUSED = re.compile(r"ECONNREFUSED|connection refused|failed to connect", re.IGNORECASE)
 
 
-class Policy(NamedTuple):
-    """What the handler may see beside the system, from its manifest as loaded."""
+class _Phrase(NamedTuple):
+    """Words, and what they mean inside; `only` names the network for which they do."""
 
-    network: str
-    visible: tuple[str, ...]
-    writable: tuple[str, ...]
+    said: re.Pattern[str]
+    hint: str
+    only: Literal["", "none"] = ""
+
+
+def _phrase(said: str, hint: str, only: Literal["", "none"] = "") -> _Phrase:
+    return _Phrase(re.compile(said, re.IGNORECASE), hint, only)
+
+
+PHRASES = (
+    _phrase(
+        r"network is unreachable|\bENETUNREACH\b|name resolution|EAI_AGAIN|getaddrinfo"
+        r"|could not resolve host|name or service not known|UnknownHostException"
+        r"|cannot assign requested address|no address associated|dial tcp: lookup",
+        'this handler has no network; if it needs it, set network = "host" in [sandbox]',
+        only="none",
+    ),
+    _phrase(
+        r"address family not supported|\bEAFNOSUPPORT\b",
+        "a kind of socket is refused inside; a Unix socket is declared with unix = [...] in"
+        " [sandbox]",
+    ),
+    _phrase(
+        r"(?:unshare|setns|namespace|clone|mount|pivot_root|chroot|bwrap|ptrace|strace)\b.*"
+        r"(?:operation not permitted|\bEPERM\b|function not implemented)"
+        r"|(?:operation not permitted).*\bnamespace",
+        "namespaces, mounts and looking into other processes are refused in every sandbox",
+    ),
+    _phrase(
+        r"bad system call|\bSIGSYS\b",
+        FOREIGN,
+    ),
+    _phrase(
+        r"effective uid is not 0|must be (?:setuid|suid) root|no new privileges"
+        r"|(?:chown|changing ownership)\b.*(?:not permitted|invalid argument)",
+        "a handler cannot become another user or give files to one: only one exists inside",
+    ),
+    _phrase(
+        r"too many open files|\bEMFILE\b",
+        "it had as many files open as files_max in [sandbox] allows",
+    ),
+    _phrase(
+        r"(?:fork|clone|thread|spawn|BlockingIOError).*"
+        r"(?:resource temporarily unavailable|\bEAGAIN\b)"
+        r"|can't start new thread|cannot fork|unable to create (?:new )?native thread",
+        "it had as many processes and threads as tasks_max in [sandbox] allows",
+    ),
+    _phrase(
+        r"no space left on device|\bENOSPC\b",
+        "inside, /tmp holds 64 MiB; for more, declare a directory with write = [...] in [sandbox]"
+        " and set TMPDIR to it",
+    ),
+    _phrase(
+        r"file too large|\bEFBIG\b",
+        "a file would grow beyond file_size_max in [sandbox]",
+    ),
+    _phrase(
+        r"cannot allocate memory|\bENOMEM\b|MemoryError|heap out of memory|OutOfMemoryError",
+        "it may have met memory_max in [sandbox]",
+    ),
+)
+OF_SIGNALS = {
+    24: "it used more processor time than cpu_max_ms in [sandbox] allows",
+    25: "a file grew beyond file_size_max in [sandbox]",
+    31: FOREIGN,
+}
+"""By the number of the signal that ended it: SIGXCPU, SIGXFSZ, SIGSYS."""
 
 
 def hints(
-    stderr: str, policy: Policy, exists: Callable[[str], bool], system: Iterable[str]
+    stderr: str, policy: Policy, outside: Outside | None = None, *, signal: int = 0
 ) -> list[str]:
-    """What the stderr of a failed attempt suggests, most likely causes only, each once."""
+    """What the end of a failed attempt suggests, most likely causes only, each once."""
+    seen = outside or Host.of_caller()
     found: dict[str, None] = {}
-    shown = (*system, *policy.visible, *policy.writable)
     for line in stderr.splitlines():
-        if not DENIED.search(line):
-            continue
-        for path in PATH.findall(line):
-            hint = _of_path(path, policy, exists, shown, writing=bool(WRITING.search(line)))
-            if hint:
-                found[hint] = None
-    for pattern, text in NETWORK:
-        if pattern.search(stderr) and not (policy.network == "host" and "no network" in text):
-            found[text] = None
+        for denial in _of_paths(line[:_LINE_MAX], policy, seen):
+            found[_worded(denial)] = None
+    if signal in OF_SIGNALS:
+        found[OF_SIGNALS[signal]] = None
+    for phrase in PHRASES:
+        if phrase.said.search(stderr) and phrase.only in {"", policy.network}:
+            found[phrase.hint] = None
+    port = _refused_port(stderr)
+    if port is not None and policy.network == "none" and seen.listens(port):
+        found[
+            f"something listens on port {port} outside, but loopback inside is the sandbox's own;"
+            ' network = "host" in [sandbox] shares the host\'s'
+        ] = None
     return list(found)[:MOST]
 
 
-def _of_path(
-    path: str,
-    policy: Policy,
-    exists: Callable[[str], bool],
-    shown: tuple[str, ...],
-    *,
-    writing: bool,
-) -> str:
-    if writing:
-        if _inside(path, policy.writable):
-            return ""
-        return f"{path} is read-only for this handler; add it to write = [...] in [sandbox]"
-    if _inside(path, shown) or not exists(path):
-        return ""
-    return f"{path} exists but is hidden from this handler; add it to read = [...] in [sandbox]"
+def _of_paths(line: str, policy: Policy, outside: Outside) -> Iterator[Denial]:
+    error = next((name for name, said in _ERRORS if said.search(line)), "")
+    if not error:
+        return
+    rule = FileRule(policy, outside, 0)
+    want: Want = "create" if error == "EROFS" or _WRITES.search(line) else "read"
+    for groups in _PATH.findall(line):
+        path = next(one for one in groups if one)
+        denial = rule.judge_path(path.rstrip(".,;:)"), want, error, path)
+        if denial is not None:
+            yield denial
 
 
-def _inside(path: str, directories: Iterable[str]) -> bool:
-    return any(path == one or path.startswith(one.rstrip("/") + "/") for one in directories)
+def _worded(denial: Denial) -> str:
+    if denial.key == "read":
+        return f"{denial.value} exists but is hidden from this handler; add it to {_in('read')}"
+    if denial.key == "write":
+        return f"{denial.why}; add {denial.value} to {_in('write')}"
+    path = denial.call.partition(": ")[0]
+    why = denial.why if path in denial.why else f"{path}: {denial.why}"
+    return f"{why}. {denial.fix}".rstrip()
 
 
-# What every sandbox shows of the host, beside the command's own closure.
-SYSTEM = (
-    "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt",
-    "/nix/store", "/gnu/store", "/proc", "/dev", "/run/credentials",
-)  # fmt: skip
+def _in(key: str) -> str:
+    return f"{key} = [...] in [sandbox]"
+
+
+def _refused_port(stderr: str) -> int | None:
+    """The port of this host on which nobody was found, by any line that says so."""
+    for line in stderr.splitlines():
+        said = line[:_LINE_MAX]
+        port = _PORT.search(said)
+        if port is not None and _REFUSED.search(said) and _HERE.search(said):
+            return int(port[1] or port[2])
+    return None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from supervisor.cli.denials.values import Policy, is_broad
 from supervisor.cli.documents import number, objects, part, texts
-from supervisor.cli.hints import SYSTEM, Policy, hints
+from supervisor.cli.hints import hints
 from supervisor.cli.render_calls import Context
 from supervisor.cli.talk import Daemon, Document, Problem
 
@@ -15,6 +16,15 @@ MOST = 3
 GOOD = frozenset({"succeeded", None})
 # Layers that only some deployments have; `doctor` tells about them.
 OPTIONAL = frozenset({"cgroup", "uid"})
+# Where the daemon keeps its own when nobody says otherwise: no handler sees it, so no hint names a
+# key for it.
+OWN = (
+    "/etc/effectd",
+    "/run/effectd",
+    "/run/effectd-private",
+    "/var/lib/effectd",
+    "/var/lib/effectd-witness",
+)
 
 
 def context_of(daemon: Daemon, call: Document) -> Context:
@@ -37,7 +47,7 @@ def context_of(daemon: Daemon, call: Document) -> Context:
             number(one, "attempt"): {**sandbox, "missing": _missing(one, sandbox)}
             for one in attempts
         },
-        hints=hints(last, _policy(handler), os.path.lexists, SYSTEM) if last else (),
+        hints=hints(last, _policy(daemon, handler), signal=_signal(attempts, failed[-1])),
     )
 
 
@@ -70,12 +80,22 @@ def _handler(daemon: Daemon, call: Document) -> Document:
         return {}
 
 
-def _policy(handler: Document) -> Policy:
+def _signal(attempts: Sequence[Mapping[str, Any]], which: int) -> int:
+    """The number of the signal that ended an attempt; 0 for none."""
+    ended = next(one for one in attempts if number(one, "attempt") == which)
+    return number(part(ended, "exit"), "signal")
+
+
+def _policy(daemon: Daemon, handler: Document) -> Policy:
     sandbox = part(handler, "sandbox")
+    file = handler.get("file")
+    own = [os.path.dirname(path) for path in (file, daemon.socket) if isinstance(path, str)]  # noqa: PTH120 - by the letter
     return Policy(
         network=str(sandbox.get("network") or "none"),
         visible=(*texts(sandbox, "read"), *_closure(texts(handler, "command"))),
         writable=tuple(texts(sandbox, "write")),
+        unix=tuple(texts(sandbox, "unix")),
+        hidden=(*OWN, *(one for one in own if not is_broad(one))),
     )
 
 

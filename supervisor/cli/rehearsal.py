@@ -8,7 +8,8 @@ durability, relaunch) is not part of it: `handlers try --allow-effects` runs a w
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import trio
 
@@ -19,10 +20,18 @@ if TYPE_CHECKING:
     from sandbox.output import BoundedOutput
     from sandbox.spec import Command, Ended, Lost, NotStarted, Spec, Unkillable
     from supervisor.channel import Message
+    from supervisor.cli.denials.judge import Judge
+    from supervisor.cli.denials.values import Denial
+
+    Watch = Callable[[int], Judge]
+
+T = TypeVar("T")
 
 OUTPUT_BYTES = 65_536
 READ_BYTES = 65_536
 DRAIN_S = 0.5
+# Each system call of a traced handler costs two more switches of process.
+TRACED_SLOWER = 5
 REFUSED = "a rehearsal gives no leave; --allow-effects does"
 
 
@@ -36,7 +45,11 @@ class Heard(NamedTuple):
 
 
 class Run(NamedTuple):
-    """How one rehearsal went. `ended` is exited, signaled, timed_out, not_started or lost."""
+    """How one rehearsal went. `ended` is exited, signaled, timed_out, not_started or lost.
+
+    `untraced` says why nobody watched its system calls; where somebody did, `denials` is all that
+    was denied, and times are longer than they would be.
+    """
 
     ended: Literal["exited", "signaled", "timed_out", "not_started", "lost"]
     status: int | None
@@ -48,6 +61,13 @@ class Run(NamedTuple):
     detail: str = ""
     memory_peak_bytes: int | None = None
     cpu_ms: int | None = None
+    untraced: str = "nobody asked for it"
+    denials: tuple[Denial, ...] = ()
+
+    @property
+    def traced(self) -> bool:
+        """Whether every system call of it was seen."""
+        return not self.untraced
 
     @property
     def requests(self) -> list[tuple[str, Any]]:
@@ -60,6 +80,7 @@ class Run(NamedTuple):
         """The JSON form."""
         made = dict(self._asdict())
         made["conversation"] = [dict(one._asdict()) for one in self.conversation]
+        made["denials"] = [one.document() for one in self.denials]
         return made
 
 
@@ -107,22 +128,43 @@ def command_for(config: Config, handler: Handler, value: Any) -> Command:
 
 
 def rehearse(
-    config: Config, handler: Handler, spec: Spec, command: Command, times: int
+    config: Config,
+    handler: Handler,
+    spec: Spec,
+    command: Command,
+    times: int,
+    watch: Watch | None = None,
 ) -> list[Run]:
     """Run it so often, each in a fresh sandbox. Raises SandboxUnavailable, LauncherLost.
 
-    Must be called on the main thread: the launcher dies with the thread that starts it.
+    `watch` makes, for a sandbox's PID 1, who judges what is denied in it; without one nothing is
+    traced. Must be called on the main thread: the launcher dies with the thread that starts it.
     """
     from sandbox.client import Launcher
+    from supervisor.cli.denials.watch import ids_of
 
-    launcher = Launcher.start(
-        handler_uid=config.origin.handler_uid, handler_gid=config.origin.handler_gid
-    )
-    return trio.run(_times, launcher, handler, spec, command, times)
+    uid, gid = ids_of(config)
+    launcher = Launcher.start(handler_uid=uid, handler_gid=gid)
+    return run_here(_times, launcher, handler, spec, command, times, watch)
+
+
+def run_here(function: Callable[..., Awaitable[T]], *arguments: object) -> T:
+    """`trio.run`, with Ctrl-C as itself again: a nursery hands it out in a group."""
+    try:
+        return trio.run(function, *arguments)
+    except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is not None:
+            raise KeyboardInterrupt from group
+        raise
 
 
 async def _times(
-    launcher: Launcher, handler: Handler, spec: Spec, command: Command, times: int
+    launcher: Launcher,
+    handler: Handler,
+    spec: Spec,
+    command: Command,
+    times: int,
+    watch: Watch | None,
 ) -> list[Run]:
     from sandbox.spec import SandboxFault
 
@@ -132,7 +174,8 @@ async def _times(
         await nursery.start(launcher.run)
         try:
             while len(runs) < times:
-                runs.append(await _once(await launcher.prepare(spec), handler, command))
+                sandbox = await launcher.prepare(spec)
+                runs.append(await _watched(sandbox, handler, command, watch))
         except SandboxFault as error:
             # Handed over outside of the nursery, which would wrap it.
             fault = error
@@ -144,14 +187,40 @@ async def _times(
     return runs
 
 
-async def _once(sandbox: Sandbox, handler: Handler, command: Command) -> Run:
+async def _watched(
+    sandbox: Sandbox, handler: Handler, command: Command, watch: Watch | None
+) -> Run:
+    """One run, with its system calls watched where that is wanted and can be had."""
+    from sandbox.spec import SandboxFault
+    from supervisor.cli.denials.tracer import NotTraced, tracing
+
+    if watch is None:
+        return await _once(sandbox, handler, command)
+    judge = watch(sandbox.identity.init_pid)
+    went: Run | SandboxFault | None = None
+    try:
+        async with tracing(sandbox.identity.init_pid, judge):
+            try:
+                went = await _once(sandbox, handler, command, slower=TRACED_SLOWER)
+            except SandboxFault as error:
+                went = error
+    except NotTraced as error:
+        run = await _once(sandbox, handler, command)
+        return run._replace(untraced=str(error))
+    if isinstance(went, SandboxFault):
+        raise went
+    assert went is not None, "nothing else is caught"
+    return went._replace(untraced="", denials=tuple(judge.found))
+
+
+async def _once(sandbox: Sandbox, handler: Handler, command: Command, *, slower: int = 1) -> Run:
     from sandbox.spec import NotStarted
 
     try:
         started = await sandbox.dispatch(command)
         if isinstance(started, NotStarted):
             return _not_started(sandbox, started)
-        return await _Talk(sandbox, handler).through()
+        return await _Talk(sandbox, handler).through(slower)
     finally:
         with trio.CancelScope(shield=True):
             await sandbox.discard()
@@ -179,7 +248,8 @@ class _Talk:
         self._open = 3
         self._drained = trio.Event()
 
-    async def through(self) -> Run:
+    async def through(self, slower: int) -> Run:
+        """Until its tree is proven dead; its timeout counts so many times over."""
         from sandbox.group import end
 
         manifest = self._handler.manifest
@@ -187,7 +257,7 @@ class _Talk:
             nursery.start_soon(self._read, self._sandbox.stdout, self._out)
             nursery.start_soon(self._read, self._sandbox.stderr, self._err)
             nursery.start_soon(self._converse)
-            with trio.move_on_after(manifest.timeout_ms / 1000) as deadline:
+            with trio.move_on_after(slower * manifest.timeout_ms / 1000) as deadline:
                 await self._sandbox.leader_exited()
             late = deadline.cancelled_caught
             how = await end(self._sandbox, grace_ms=manifest.grace_ms, ask=late)

@@ -166,12 +166,7 @@ def sandbox_line(document: Document, policy: Document) -> str:
     if policy.get("network"):
         words.append(f"network {escape(policy['network'])}")
     words += [f"{key} {escape(path)}" for key in ("read", "write") for path in texts(policy, key)]
-    if usage.get("memory_peak_bytes") is not None:
-        words.append(f"memory used {size(int(usage['memory_peak_bytes']))}")
-    if usage.get("cpu_ms") is not None:
-        words.append(f"cpu {span(int(usage['cpu_ms']))}")
-    if usage.get("tasks_peak") is not None:
-        words.append(plural(int(usage["tasks_peak"]), "process", "processes"))
+    words += used(usage, policy)
     layers = texts(document, "layers")
     if layers:
         words.append(plural(len(layers), "layer"))
@@ -179,6 +174,27 @@ def sandbox_line(document: Document, policy: Document) -> str:
     if missing:
         words.append(f"WITHOUT {', '.join(missing)}")
     return "; ".join(words)
+
+
+def used(usage: Document, policy: Document) -> list[str]:
+    """What was used, each in a few words; a limit that ended it is named as that."""
+    words: list[str] = []
+    if usage.get("memory_peak_bytes") is not None:
+        word = f"memory used {size(int(usage['memory_peak_bytes']))}"
+        if usage.get("memory_scope") == "largest_process":
+            word += " by its largest process"
+        elif policy.get("memory_max") is not None:
+            word += f" of {size(int(policy['memory_max']))}"
+        words.append(word)
+    if usage.get("cpu_ms") is not None:
+        words.append(f"cpu {span(int(usage['cpu_ms']))}")
+    if usage.get("tasks_peak") is not None:
+        words.append(f"{plural(int(usage['tasks_peak']), 'task')} at once")
+    if usage.get("tasks_started") is not None:
+        words.append(f"{usage['tasks_started']} started")
+    if usage.get("limit"):
+        words.append(f"ENDED BY ITS LIMIT of {escape(usage['limit'])}")
+    return words
 
 
 def captured(document: Document, name: str) -> str:

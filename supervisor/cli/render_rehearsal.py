@@ -10,6 +10,8 @@ from supervisor.cli.render_calls import TAIL_LINES, signal_name
 from supervisor.cli.text import indented, short_json, size, span, wrapped
 
 if TYPE_CHECKING:
+    from supervisor.cli.denials.amend import Amendment
+    from supervisor.cli.denials.values import Denial
     from supervisor.cli.rehearsal import Heard, Run
 
 
@@ -62,11 +64,48 @@ def _ending(run: Run) -> str:
 
 def _sandbox(run: Run) -> str:
     words = [f"layers: {', '.join(run.layers)}"]
+    if run.traced:
+        words.append("watched by strace, so slower than it would be")
     if run.cpu_ms is not None:
         words.append(f"cpu {span(run.cpu_ms)}")
     if run.memory_peak_bytes is not None:
         words.append(f"memory used {size(run.memory_peak_bytes)}")
     return "; ".join(words)
+
+
+def denied(run: Run, allowed: Amendment, file: str, look: Look) -> str:
+    """What the runs were denied: lines to paste for what a key allows, then what none does."""
+    if not run.traced:
+        note = f"Its system calls were not watched: {escape(run.untraced)}."
+        return look.paint(wrapped(note, look.columns), "quiet")
+    parts: list[str] = []
+    if allowed.lines:
+        well = (run.ended, run.status) == ("exited", 0)
+        head = (
+            "It ended well without what it was denied. To allow it"
+            if well
+            else ("It was denied what a manifest can allow. If it should have it")
+        )
+        parts.append(wrapped(f"{head}, put this into {escape(file)}:", look.columns))
+        parts.append(indented(escape(allowed.text, keep="\n")))
+        if allowed.replaced:
+            keys = ", ".join(allowed.replaced)
+            note = f"Its [sandbox] has {keys} already: these lines take the place."
+            parts.append(wrapped(note, look.columns))
+        if allowed.beside:
+            rows = [f"  {escape(one.value)}: {escape(one.fix)}" for one in allowed.beside]
+            parts.append("And on the host:\n" + "\n".join(rows))
+    if allowed.left:
+        rows = [_left(one, look) for one in allowed.left]
+        parts.append("No key allows:\n" + "\n".join(rows))
+    return "\n\n".join(parts)
+
+
+def _left(denial: Denial, look: Look) -> str:
+    lines = wrapped(f"{escape(denial.call)}: {escape(denial.why)}", look.columns - 4)
+    if denial.fix:
+        lines += "\n" + wrapped(f"fix: {escape(denial.fix)}", look.columns - 4)
+    return f"  {look.mark('refused')} " + lines.replace("\n", "\n    ")
 
 
 def compared(pointer: str | None, look: Look) -> str:

@@ -126,7 +126,9 @@ def _head(status: Document, look: Look) -> str:
             lines.append(f"      fix: {escape(reason['fix'])}")
     alive = objects(part(status, "sandbox"), "not_proven_dead")
     if alive:
-        lines.append(f"  {look.mark('warning')} {plural(len(alive), 'attempt')} not proven dead")
+        lines.append(
+            f"  {look.mark('warning')} {plural(len(alive), 'process tree')} not proven dead"
+        )
         lines.append(f"      effectctl calls show {escape(alive[0].get('call_id'))}")
     return "\n".join(lines)
 

@@ -58,6 +58,7 @@ TELLING: dict[str, Callable[[Document], str]] = {
     "effect_resolved": lambda e: f"effect {_outcome(e)}, by operator",
     "reconciler_started": lambda _: "the provider is asked",
     "reconciler_ended": _reconciled,
+    "reconciler_death_proven": lambda _: "its reconciler proven dead",
     "cancel_requested": lambda _: "cancel requested",
     "resume_accepted": lambda _: "resume accepted",
     "budget_extended": lambda e: f"budget extended to {span(int(e.get('max_run_ms', 0)))}",

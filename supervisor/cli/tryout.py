@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from supervisor.cli.denials.watch import policy_of, traced_runs
 from supervisor.cli.exits import Exit
-from supervisor.cli.hints import SYSTEM, Policy, hints
+from supervisor.cli.hints import hints
 from supervisor.cli.look import Look
 from supervisor.cli.output import Shared
 from supervisor.cli.talk import WAIT_MS, CommandError
@@ -15,40 +15,53 @@ from supervisor.cli.talk import WAIT_MS, CommandError
 if TYPE_CHECKING:
     from config.load import Handler
     from config.schema import Config
+    from supervisor.cli.denials.amend import Amendment
     from supervisor.cli.offline import Source
     from supervisor.cli.rehearsal import Run
 
 
 def rehearsed(given: Shared, config: Config, handler: Handler, value: Any, *, twice: bool) -> int:
     """Run it with every announcement refused. Exits 0 when it exited 0 or was refused an effect."""
-    from config.problems import ConfigError
-    from sandbox.spec import SandboxFault, SandboxUnavailable
     from supervisor.cli.difference import difference
-    from supervisor.cli.rehearsal import command_for, rehearse
-    from supervisor.cli.render_rehearsal import compared, rehearsal
-    from supervisor.dispatch.command import spec_of
+    from supervisor.cli.render_rehearsal import compared, denied, rehearsal
 
     _refuse_whole_call(handler)
     _check_input(handler, value)
+    runs, allowed = _runs(config, handler, value, 2 if twice else 1)
+    pointer = difference(_asked(runs[0]), _asked(runs[1])) if twice else None
+
+    def text(look: Look) -> str:
+        shown = [rehearsal(run, _hints(config, handler, run), look) for run in runs]
+        shown.append(denied(runs[0], allowed, str(handler.file), look))
+        if twice:
+            shown.append(compared(pointer, look))
+        return "\n\n".join(one for one in shown if one)
+
+    documents = {
+        "runs": [run.document() for run in runs],
+        "differs_at": pointer,
+        "manifest_patch": allowed.text,
+    }
+    given.emit(documents, text, [handler.name])
+    failed = pointer is not None or any(_went_wrong(run) for run in runs)
+    return Exit.FAILED if failed else Exit.DONE
+
+
+def _runs(config: Config, handler: Handler, value: Any, times: int) -> tuple[list[Run], Amendment]:
+    from config.problems import ConfigError
+    from sandbox.spec import SandboxFault, SandboxUnavailable
+    from supervisor.cli.rehearsal import command_for
+    from supervisor.dispatch.command import spec_of
+
     try:
         command = command_for(config, handler, value)
-        runs = rehearse(config, handler, spec_of(config, handler), command, 2 if twice else 1)
+        return traced_runs(config, handler, spec_of(config, handler), command, times)
     except ConfigError as error:
         raise CommandError(str(error), exit_code=Exit.FAILED) from error
     except SandboxUnavailable as error:
         raise CommandError(f"{error.layer}: {error.cause}", error.remedy, Exit.FAILED) from error
     except SandboxFault as error:
         raise CommandError(str(error), exit_code=Exit.FAILED) from error
-    pointer = difference(_asked(runs[0]), _asked(runs[1])) if twice else None
-
-    def text(look: Look) -> str:
-        shown = [rehearsal(run, _hints(config, handler, run), look) for run in runs]
-        return "\n\n".join([*shown, *([compared(pointer, look)] if twice else [])])
-
-    documents = {"runs": [run.document() for run in runs], "differs_at": pointer}
-    given.emit(documents, text, [handler.name])
-    failed = pointer is not None or any(_went_wrong(run) for run in runs)
-    return Exit.FAILED if failed else Exit.DONE
 
 
 def _asked(run: Run) -> list[dict[str, Any]]:
@@ -73,31 +86,26 @@ def _refuse_whole_call(handler: Handler) -> None:
 
 
 def _check_input(handler: Handler, value: Any) -> None:
-    """What the daemon would refuse is refused here."""
+    """What the daemon would refuse is refused here, in the same words."""
     if handler.input_schema is None:
         return
-    from jsonschema import ValidationError
-    from jsonschema.exceptions import relevance
+    from config.schemas import input_fault
 
-    from config.schemas import validator
-
-    found = validator(handler.input_schema).iter_errors(value)  # pyright: ignore[reportUnknownMemberType]  # an overload of the stubs is open
-    errors: list[ValidationError] = sorted(found, key=relevance)
-    if errors:
-        pointer = errors[-1].json_path.removeprefix("$") or "the top"
-        raise CommandError(
-            f"the input does not fit input_schema at {pointer}: {errors[-1].message}"
-        )
+    fault = input_fault(handler.input_schema, value)
+    if fault is not None:
+        where = fault.pointer or "its top"
+        raise CommandError(f"the input does not fit input_schema at {where}: {fault.message}")
 
 
 def _hints(config: Config, handler: Handler, run: Run) -> list[str]:
-    from supervisor.dispatch.command import spec_of
-
-    if (run.ended, run.status) == ("exited", 0):
+    """What its stderr suggests, where its calls were not watched."""
+    if run.denials or (run.ended, run.status) == ("exited", 0):
         return []
-    spec = spec_of(config, handler)
-    policy = Policy(spec.network, (*spec.read, *spec.closure), spec.write)
-    return hints(run.stderr, policy, os.path.lexists, SYSTEM)
+    return hints(run.stderr, policy_of(config, handler), signal=_signal(run))
+
+
+def _signal(run: Run) -> int:
+    return run.status or 0 if run.ended == "signaled" else 0
 
 
 def with_effects(given: Shared, source: Source, handler: Handler, value: Any) -> int:

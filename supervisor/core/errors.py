@@ -280,7 +280,8 @@ _ROWS = (
         429,
         7,
         "a limit was reached",
-        meaning="The limit named in the detail is reached. Nothing was started.",
+        meaning="The limit named in the detail is reached. For a request that was refused nothing "
+        "was started; an attempt that ran into a limit of its handler was ended.",
         fix="Wait for something to finish, make the request smaller, or raise the limit in the "
         "configuration.",
         for_model="A limit was reached; nothing was started.",

@@ -170,15 +170,26 @@ def previous_alive(operation: Operation, call: Call) -> Refusal | None:
                     f"{which} is not proven dead{_whom(attempt.identity)}",
                     call_id=one.call_id,
                 )
-    for effect in operation.lineage(call):
-        if effect.reconciling is not None:
-            return Refusal(
-                "PreviousAttemptAlive",
-                f"a reconciler of {effect.effect_id} is running",
-                fix="Wait for the reconciler to answer.",
-                effect_id=effect.effect_id,
-            )
-    return None
+    waits = (reconciler_alive(effect) for effect in operation.lineage(call))
+    return next((refusal for refusal in waits if refusal is not None), None)
+
+
+def reconciler_alive(effect: Effect) -> Refusal | None:
+    """The reconciler of this effect that runs, or that outlived its daemon."""
+    running, one = effect.reconciling, effect.effect_id
+    if running is None:
+        return None
+    call_id = effect.newest.call_id
+    if running.survivor:
+        detail = f"a reconciler of {one} is not proven dead{_whom(running.identity)}"
+        return Refusal("PreviousAttemptAlive", detail, call_id=call_id, effect_id=one)
+    return Refusal(
+        "PreviousAttemptAlive",
+        f"a reconciler of {one} is running",
+        fix="Wait for the reconciler to answer.",
+        call_id=call_id,
+        effect_id=one,
+    )
 
 
 def _whom(identity: Identity | None) -> str:

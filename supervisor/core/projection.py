@@ -158,3 +158,7 @@ def _attesting(operation: Operation) -> Iterator[Action]:
         for attempt in call.attempts:
             if not attempt.live and not attempt.dead:
                 yield Action("attest-dead", "resolve", call_id=call.call_id, attempt=attempt.number)
+    for effect in operation.ordered_effects():
+        if effect.reconciling is not None and effect.reconciling.survivor:
+            call_id = effect.newest.call_id
+            yield Action("attest-dead", "resolve", call_id=call_id, effect_id=effect.effect_id)

@@ -92,12 +92,16 @@ class Try:
 
 @attrs.frozen
 class Reconciling:
-    """A reconciler that is running: bound to the revision it was started on."""
+    """A reconciler that is running: bound to the revision it was started on.
+
+    A `survivor` outlived its daemon and is not proven dead: nobody hears its answer.
+    """
 
     revision: int
     at: int
     mono: int
     identity: Identity
+    survivor: bool = False
 
 
 @attrs.frozen

@@ -36,9 +36,12 @@ class Input:
 
 @attrs.frozen
 class Restarted(Input):
+    """`alive` and `asking` are the attempts and reconcilers that could not be proven dead."""
+
     epoch: int
     version: str
     alive: frozenset[tuple[CallId, int]] = frozenset()
+    asking: frozenset[EffectId] = frozenset()
 
 
 @attrs.frozen
@@ -133,6 +136,14 @@ class Lost(Input):
 class ProvenDead(Input):
     call_id: CallId
     attempt: int
+    proof: str
+    by: By | None = None
+    reason: str = ""
+
+
+@attrs.frozen
+class ReconcilerProvenDead(Input):
+    effect_id: EffectId
     proof: str
     by: By | None = None
     reason: str = ""

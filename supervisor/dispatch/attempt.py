@@ -7,14 +7,17 @@ nothing is said of its end before its whole tree is proven dead.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 
+import attrs
 import trio
 
 from config.access import may_run, missing_role, missing_run, roles
 from config.load import Handler, fresh
 from config.problems import ConfigError
 from sandbox import group
+from sandbox.cgroups import Cgroup, Used
 from sandbox.slot import Sandbox
 from sandbox.spec import (
     Ended,
@@ -28,17 +31,17 @@ from supervisor.core.decide import decide
 from supervisor.core.decide.attempt import artifact_refusal
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import AttemptKey, CallId, EffectId
-from supervisor.core.record import Exit, Identity, Outcome, Usage
+from supervisor.core.record import Exit, Identity, Outcome
 from supervisor.core.step import Decision, Exited, Input, OpenGate, Ready, Withheld
 from supervisor.core.step import Lost as LostEvent
 from supervisor.dispatch.command import Secrets, command_of, secrets_of, spec_of
 from supervisor.dispatch.conversation import Conversation
+from supervisor.dispatch.ending import judge, killed_with_init, usage_of
 from supervisor.dispatch.engine import Engine, Live, Unavailable, new_id, spill
 
-# After the tree is dead only what was sent before is left in pipes and sockets.
-DRAIN_S = 0.5
 RETRY_S = 0.25
-UNKILLABLE_RETRY_S = 5.0
+# The ladder itself waits five seconds for what cannot be killed, and sees it die meanwhile.
+UNKILLABLE_RETRY_S = 0.25
 # For asking beforehand whether a sandbox is worth preparing: it is never written down.
 _NOBODY = Identity(0, 0, "")
 LAUNCHER_TRIES = 20
@@ -178,6 +181,7 @@ class Attempt:
         self._stopped = trio.Event()
         self._reason = ""
         self._live = Live(self._stop)
+        self._cgroup = Cgroup.recorded(sandbox.identity.cgroup)
 
     def _stop(self, reason: str) -> None:
         """End it for `reason`: cancel, shutdown or limit. The first one counts."""
@@ -247,6 +251,7 @@ class Attempt:
             self._gate.effect_id,
             secrets,
         )
+        before_us = self._cgroup.cpu_us() if self._cgroup is not None else None
         deadline = trio.current_time() + self._gate.timeout_ms / 1000
         answer = await self._sandbox.dispatch(command)
         if isinstance(answer, NotStarted):
@@ -254,9 +259,19 @@ class Attempt:
             detail = f"not started ({answer.stage}): {answer.detail}"
             await self._record(self._not_started(None, detail))
             return
-        talk = Conversation(self._engine, self._key, self._sandbox, secrets.values, self._stop)
+        most = self._handler.manifest.output.output_max_bytes
+        talk = Conversation(
+            self._engine, self._key, self._sandbox, secrets.values, self._stop, most
+        )
         cause, end = await self._supervised(talk, deadline)
-        await self._over(talk, cause, end)
+        used = self._cgroup.used() if self._cgroup is not None else Used()
+        if cause == "exit" and isinstance(end, Lost) and used.out_of_memory:
+            end = killed_with_init(end, answer.gate_ns, time.monotonic_ns())
+        await talk.keep_output()
+        if isinstance(end, Lost):
+            await self._lost(end)
+        else:
+            await self._over(talk, cause, end, before_us, used)
 
     # --- while it runs ----------------------------------------------------------------
 
@@ -269,8 +284,7 @@ class Attempt:
                 talk.close("RunTimeBudgetExceeded" if cause == "deadline" else "OperationCancelled")
             end = await self._end(ask=cause != "exit")
             talk.died()
-            with trio.move_on_after(DRAIN_S):
-                await talk.read_to_end()
+            await talk.read_to_end()
             nursery.cancel_scope.cancel()
         return cause, end
 
@@ -309,29 +323,30 @@ class Attempt:
 
     # --- when it is over --------------------------------------------------------------
 
-    async def _over(self, talk: Conversation, cause: str, end: Ended | Lost) -> None:
-        await talk.keep_output()
-        if isinstance(end, Lost):
-            lost = LostEvent(
-                self._engine.now(), self._key.call_id, self._key.attempt, end.cause, dead=True
-            )
-            await self._record(lost)
-            return
-        outcome, code = _judge(cause, end)
+    async def _lost(self, end: Lost) -> None:
+        key = self._key
+        await self._record(
+            LostEvent(self._engine.now(), key.call_id, key.attempt, end.cause, dead=True)
+        )
+
+    async def _over(
+        self, talk: Conversation, cause: str, end: Ended, before_us: int | None, used: Used
+    ) -> None:
+        ending = judge(cause, end, self._handler.manifest.sandbox, used)
         if cause == "limit":
-            code = talk.limit
+            ending = attrs.evolve(ending, detail=talk.limit_detail, limit=talk.limit)
         event = Exited(
             self._engine.now(),
             self._key.call_id,
             self._key.attempt,
-            outcome,
+            ending.outcome,
             self._active_ms(cause, end),
             Exit(code=end.status) if end.how == "exited" else Exit(signal=end.status),
-            Usage(cpu_ms=end.cpu_ms, memory_peak_bytes=end.memory_peak_bytes),
+            usage_of(end, before_us, used, ending.limit),
             end.killed,
             talk.value(),
-            code,
-            talk.limit_detail if cause == "limit" else "",
+            ending.code,
+            ending.detail,
             end.proof,
         )
         await self._record(event)
@@ -348,21 +363,6 @@ class Attempt:
         except Unavailable:
             spill("the end of an attempt", event)
             return None
-
-
-def _judge(cause: str, end: Ended) -> tuple[Outcome, str | None]:
-    match cause:
-        case "exit":
-            ok = end.how == "exited" and end.status == 0
-            return (Outcome.SUCCEEDED if ok else Outcome.FAILED), None
-        case "deadline":
-            return Outcome.TIMED_OUT, None
-        case "shutdown":
-            return Outcome.CANCELLED, "Draining"
-        case "limit":
-            return Outcome.FAILED, "LimitExceeded"
-        case _:
-            return Outcome.CANCELLED, None
 
 
 async def authority(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ from config.hidden import hidden_places
 from config.load import Handler, read_secret
 from config.schema import Config
 from sandbox import spec as box
-from sandbox.closure import closure
 from supervisor.core.contract import Contract
 from supervisor.core.record import DeclaredEffect, Reconciler, Terms
 from supervisor.core.state import Effect, Operation
+from supervisor.dispatch.visible import programs, visible
 
 PROTOCOL = "1"
 
@@ -63,7 +64,7 @@ def spec_of(config: Config, handler: Handler, *, writes: bool = True) -> box.Spe
         read=asked.read,
         write=asked.write if writes else (),
         unix=asked.unix,
-        closure=_closure(config, handler),
+        closure=visible(config, handler).paths,
         hidden=_hidden(config, handler),
         files_max=asked.files_max,
         file_size_max=asked.file_size_max,
@@ -79,36 +80,17 @@ def spec_of(config: Config, handler: Handler, *, writes: bool = True) -> box.Spe
 _OWN_PROC = Path("/proc")
 
 
-def _programs(handler: Handler) -> tuple[str, ...]:
-    manifest = handler.manifest
-    reconcilers = [e.reconcile.command[0] for e in manifest.effects if e.reconcile is not None]
-    return (manifest.command[0], *reconcilers, *manifest.artifacts)
-
-
-def _closure(config: Config, handler: Handler) -> tuple[str, ...]:
-    """What its commands and artifacts need to be seen, found in the file system now.
-
-    Of the manifests directory only the files themselves, never the manifests beside them.
-    """
-    manifests = str(config.handlers_dir)
-    paths: set[str] = set()
-    for program in _programs(handler):
-        found = closure(program)
-        if manifests in found.paths:
-            paths.update(one for one in found.chain if Path(one).parent == config.handlers_dir)
-        paths.update(set(found.paths) - {manifests})
-    return tuple(sorted(paths))
-
-
 def _hidden(config: Config, handler: Handler) -> tuple[str, ...]:
     """Nothing of the supervisor's own is visible, wherever it lies; a manifests directory
-    that holds this handler's program as well is shown through that program alone."""
-    beside = any(Path(one).parent == config.handlers_dir for one in _programs(handler))
-    return tuple(
-        str(place.path)
-        for place in hidden_places(config)
-        if not (beside and place.path == config.handlers_dir) and place.path != _OWN_PROC
-    )
+    that holds this handler's program as well is shown through that program alone.
+
+    By either name: where one of these paths leads through a link, what it leads to is hidden too.
+    """
+    manifests = os.path.realpath(config.handlers_dir)
+    beside = any(os.path.realpath(Path(one).parent) == manifests for one in programs(handler))
+    paths = [place.path for place in hidden_places(config) if place.path != _OWN_PROC]
+    names = {name for path in paths for name in (str(path), os.path.realpath(path))}
+    return tuple(sorted(names - {str(config.handlers_dir), manifests} if beside else names))
 
 
 @attrs.frozen

@@ -16,7 +16,7 @@ import attrs
 import orjson
 import trio
 
-from config.load import Handler, Handlers, load_handlers, stale
+from config.load import Handler, Handlers, stale
 from config.schema import Config
 from sandbox.census import boot_id
 from sandbox.client import Launcher
@@ -36,6 +36,7 @@ from supervisor.core.record import (
 from supervisor.core.reserve import reserve_bytes
 from supervisor.core.state import State
 from supervisor.core.step import Decision, EndAttempt, Input, Launch
+from supervisor.dispatch import visible
 from supervisor.dispatch.events import Events
 from supervisor.journal.log import Journal, JournalFull, JournalPoisoned
 from supervisor.journal.records import encode
@@ -106,7 +107,7 @@ class Engine:
         self.groups = groups
         self.slots = Slots(config.max_running_attempts)
         self.live: dict[AttemptKey, Live] = {}
-        self.unkillable: dict[AttemptKey, str] = {}
+        self.unkillable: dict[AttemptKey | EffectId, str] = {}  # a reconciler by its effect
         self.layers: Mapping[str, str] = {}
         self.draining = False
         self.poisoned = trio.Event()
@@ -230,6 +231,11 @@ class Engine:
         while self._tasks:
             await self._idle.park()
 
+    def only_unkillable(self) -> bool:
+        """Whether all that still runs was sent SIGKILL and does not die: the next start records
+        it as a survivor."""
+        return self._tasks == len(self.unkillable) > 0
+
     def stop_attempt(self, key: AttemptKey, reason: str) -> None:
         live = self.live.get(key)
         if live is not None:
@@ -243,7 +249,7 @@ class Engine:
         """The manifests in force. A developer's daemon notices a change by itself; a
         service is told to reload."""
         if self.config.origin.dev and stale(self.config, self.handlers):
-            self.handlers = load_handlers(self.config)
+            self.handlers = visible.load(self.config)
         return self.handlers
 
     # --- finding ----------------------------------------------------------------------

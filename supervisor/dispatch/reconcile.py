@@ -18,7 +18,7 @@ from sandbox.spec import Ended, NotStarted, SandboxUnavailable, Unkillable
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import EffectId
 from supervisor.core.moment import Moment
-from supervisor.core.record import By, Reconciler, Result
+from supervisor.core.record import By, Result
 from supervisor.core.state import Effect
 from supervisor.core.step import (
     Decision,
@@ -28,9 +28,11 @@ from supervisor.core.step import (
     RunReconciler,
 )
 from supervisor.dispatch import output
-from supervisor.dispatch.attempt import DRAIN_S, UNKILLABLE_RETRY_S, identity_of, prepare
+from supervisor.dispatch.attempt import UNKILLABLE_RETRY_S, identity_of, prepare
 from supervisor.dispatch.command import Secrets, reconcile_command, secrets_of
+from supervisor.dispatch.conversation import DRAIN_S, PRINTS
 from supervisor.dispatch.engine import Engine, Unavailable, spill
+from supervisor.dispatch.flow import Pace
 
 _GRACE_MS = 1_000
 _READ = 65_536
@@ -97,7 +99,7 @@ async def _asked(
     began = await sandbox.dispatch(command)
     if isinstance(began, NotStarted):
         return _unknown(engine.now(), run, f"the reconciler was not started: {began.detail}")
-    end = await _read(sandbox, run.reconciler, out, err)
+    end = await _read(engine, sandbox, run, out, err)
     if end is None:
         return _unknown(
             engine.now(), run, f"the reconciler took longer than {run.reconciler.timeout_ms} ms"
@@ -111,7 +113,7 @@ async def _asked(
 
 
 async def _read(
-    sandbox: Sandbox, reconciler: Reconciler, out: BoundedOutput, err: BoundedOutput
+    engine: Engine, sandbox: Sandbox, run: RunReconciler, out: BoundedOutput, err: BoundedOutput
 ) -> Ended | None:
     """Its end, or None when it had to be ended. Everything it printed is in `out`."""
     ended: Ended | None = None
@@ -119,10 +121,10 @@ async def _read(
         readers = [trio.Event(), trio.Event()]
         nursery.start_soon(_drain, sandbox.stdout, out, readers[0])
         nursery.start_soon(_drain, sandbox.stderr, err, readers[1])
-        with trio.move_on_after(reconciler.timeout_ms / 1000):
+        with trio.move_on_after(run.reconciler.timeout_ms / 1000):
             seen = await sandbox.leader_exited()
             ended = seen if isinstance(seen, Ended) else None
-        await _proven_dead(sandbox, ask=ended is None)
+        await _proven_dead(engine, sandbox, run.effect_id, ask=ended is None)
         with trio.move_on_after(DRAIN_S):
             for reader in readers:
                 await reader.wait()
@@ -130,17 +132,25 @@ async def _read(
     return ended
 
 
-async def _proven_dead(sandbox: Sandbox, *, ask: bool) -> None:
-    while True:
-        end = await group.end(sandbox, grace_ms=_GRACE_MS, ask=ask)
-        if not isinstance(end, Unkillable):
-            return
-        await trio.sleep(UNKILLABLE_RETRY_S)
+async def _proven_dead(engine: Engine, sandbox: Sandbox, effect_id: EffectId, *, ask: bool) -> None:
+    """Until its tree is dead its lineage waits; what cannot be killed is shown as that."""
+    try:
+        while True:
+            end = await group.end(sandbox, grace_ms=_GRACE_MS, ask=ask)
+            if not isinstance(end, Unkillable):
+                return
+            engine.unkillable[effect_id] = end.detail
+            ask = False
+            await trio.sleep(UNKILLABLE_RETRY_S)
+    finally:
+        engine.unkillable.pop(effect_id, None)
 
 
 async def _drain(stream: trio.lowlevel.FdStream, into: BoundedOutput, done: trio.Event) -> None:
+    pace = Pace(*PRINTS)
     while data := await stream.receive_some(_READ):
         into.add(data)
+        await pace.take()
     done.set()
 
 

@@ -15,7 +15,7 @@ from supervisor.core.errors import Refusal
 from supervisor.dispatch import Engine, Unavailable
 from supervisor.server import Peer, Request, Response
 from supervisor.service import calls, effects, events, operations, overview, submit
-from supervisor.service.context import Caller, Context, Denied, problem_response
+from supervisor.service.context import Caller, Context, Denied, Lacking, problem_response
 
 _ANSWERS: Mapping[type[routes.Command], Callable[[Context, Any, Caller], Awaitable[Response]]] = {
     routes.GetStatus: overview.get_status,
@@ -63,6 +63,8 @@ class Service:
             return await _ANSWERS[type(command)](context, command, caller)
         except (Unavailable, Denied) as refused:
             return problem_response(refused.refusal)
+        except Lacking as lacking:
+            return problem_response(await lacking.refusal(request.peer.uid))
 
 
 def _not_allowed(method: str, allowed: routes.MethodNotAllowed) -> Response:

@@ -9,10 +9,8 @@ from supervisor.api.views import call_view
 from supervisor.core.access import Verb
 from supervisor.core.errors import Refusal
 from supervisor.core.standing import CallState, call_result, call_state
-from supervisor.core.step import (
-    Decision,
-    ProvenDead,
-)
+from supervisor.core.state import Call, Operation
+from supervisor.core.step import Decision, ProvenDead, ReconcilerProvenDead
 from supervisor.dispatch import output
 from supervisor.server import Response
 from supervisor.service.context import Caller, Context, Denied, json_response
@@ -62,24 +60,29 @@ async def get_output(context: Context, command: routes.GetOutput, caller: Caller
 
 
 async def attest_dead(context: Context, command: routes.AttestDead, caller: Caller) -> Response:
+    """An operator knows that the call's old attempts, and its reconcilers, are gone."""
     operation, call = context.call(command.call_id, caller, Verb.SETTLE)
-    doubted = [a.number for a in call.attempts if not a.live and not a.dead]
     decision = Decision(repeated=True)
-    for number in doubted:
-        decision = await context.engine.commit(
-            ProvenDead(
-                context.engine.now(), call.call_id, number, "attested", caller.by, command.reason
-            )
-        )
-    if not doubted and call.live is not None:
-        decision = await context.engine.commit(
-            ProvenDead(
-                context.engine.now(),
-                call.call_id,
-                call.live.number,
-                "attested",
-                caller.by,
-                command.reason,
-            )
-        )
+    for event in _doubted(context, operation, call, caller, command.reason):
+        decision = await context.engine.commit(event)
     return await context.acted(decision, operation.operation_id)
+
+
+def _doubted(
+    context: Context, operation: Operation, call: Call, caller: Caller, reason: str
+) -> list[ProvenDead | ReconcilerProvenDead]:
+    """What is in doubt; without any, the live attempt, so that the refusal names it."""
+    said = ("attested", caller.by, reason)
+    now = context.engine.now()
+    numbers = [a.number for a in call.attempts if not a.live and not a.dead]
+    found: list[ProvenDead | ReconcilerProvenDead] = [
+        ProvenDead(now, call.call_id, number, *said) for number in numbers
+    ]
+    found += [
+        ReconcilerProvenDead(now, effect.effect_id, *said)
+        for effect in operation.lineage(call)
+        if effect.reconciling is not None and effect.reconciling.survivor
+    ]
+    if not found and call.live is not None:
+        found.append(ProvenDead(now, call.call_id, call.live.number, *said))
+    return found

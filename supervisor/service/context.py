@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pwd
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import trio
 
-from config.access import may_run, missing_role, missing_run
+from config.access import Denial, may_run, missing_role, missing_run
 from config.load import Handler, fresh
 from config.schema import Role
 from supervisor.api.views import operation_view
@@ -25,6 +25,9 @@ from supervisor.core.step import Decision
 from supervisor.dispatch import Engine
 from supervisor.server import Peer, Response
 
+# Of their own: look-ups that hang must not take the threads that others wait for.
+_LOOKUPS = trio.CapacityLimiter(4)
+
 
 class Denied(Exception):  # noqa: N818  # carries a refusal, is caught where answers are made
     """A refusal that was found on the way to an answer."""
@@ -32,6 +35,21 @@ class Denied(Exception):  # noqa: N818  # carries a refusal, is caught where ans
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.detail)
         self.refusal = refusal
+
+
+class Lacking(Exception):  # noqa: N818  # says what is missing, is caught where answers are made
+    """A grant is missing. The denial names the user, whose name may take a while to look up."""
+
+    def __init__(self, denial: Callable[[str], Denial]) -> None:
+        super().__init__("a grant is missing")
+        self.denial = denial
+
+    async def refusal(self, uid: int) -> Refusal:
+        name = await trio.to_thread.run_sync(
+            _user_name, uid, abandon_on_cancel=True, limiter=_LOOKUPS
+        )
+        denial = self.denial(name)
+        return Refusal("AccessDenied", denial.detail, fix=denial.fix, needs=denial.needs)
 
 
 @attrs.frozen
@@ -60,8 +78,8 @@ def problem_response(refusal: Refusal) -> Response:
     return Response(status, {"content-type": PROBLEM}, dumps(document))
 
 
-def user_name(uid: int) -> str:
-    """The user's name where the host knows one."""
+def _user_name(uid: int) -> str:
+    """The user's name where the host knows one. It may ask a directory service, and wait."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -79,14 +97,13 @@ class Context:
     def permit(self, verb: Verb, caller: Caller, *, owner: int | None) -> None:
         lacking = core_missing_role(verb, caller.roles, owns=owner == caller.peer.uid)
         if lacking is not None:
-            denial = missing_role(self.engine.config, lacking, user_name(caller.peer.uid))  # type: ignore[arg-type]  # one of the four roles
-            raise Denied(Refusal("AccessDenied", denial.detail, fix=denial.fix, needs=denial.needs))
+            config = self.engine.config
+            raise Lacking(lambda user: missing_role(config, cast("Role", lacking), user))
 
     def permit_handler(self, handler: Handler, caller: Caller) -> None:
         held: Any = caller.roles
         if not may_run(handler.manifest, caller.peer.uid, caller.gids, held):
-            denial = missing_run(handler.manifest, user_name(caller.peer.uid))
-            raise Denied(Refusal("AccessDenied", denial.detail, fix=denial.fix, needs=denial.needs))
+            raise Lacking(lambda user: missing_run(handler.manifest, user))
 
     def operation(self, operation_id: str, caller: Caller, verb: Verb = Verb.READ) -> Operation:
         """Found and permitted. Whoever may neither read it nor do that is not told of it."""

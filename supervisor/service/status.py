@@ -9,10 +9,11 @@ from typing import Any
 
 from supervisor.api.wire import refusal_members, time_text
 from supervisor.core.errors import Refusal
+from supervisor.core.ids import AttemptKey, EffectId
 from supervisor.core.lineage import needs_of, unresolved
 from supervisor.core.moment import Moment
 from supervisor.core.standing import operation_state
-from supervisor.core.state import Operation
+from supervisor.core.state import Operation, State
 from supervisor.dispatch import Engine
 from supervisor.version import FEATURES, VERSION
 
@@ -44,12 +45,10 @@ def status_view(
         "sandbox": {
             "layers": dict(engine.layers),
             "unkillable": [
-                {"call_id": key.call_id, "attempt": key.attempt, "detail": detail}
+                {**_named(state, key), "detail": detail}
                 for key, detail in engine.unkillable.items()
             ],
-            "not_proven_dead": [
-                {"call_id": key.call_id, "attempt": key.attempt} for key in state.undead
-            ],
+            "not_proven_dead": _not_proven_dead(state),
         },
         "journal": _journal(engine),
         "counts": {
@@ -61,6 +60,21 @@ def status_view(
         },
         "as_of": time_text(time.time_ns()),
     }
+
+
+def _named(state: State, key: AttemptKey | EffectId) -> dict[str, Any]:
+    """An attempt by its call and number, a reconciler by its call and effect."""
+    if isinstance(key, AttemptKey):
+        return {"call_id": key.call_id, "attempt": key.attempt}
+    return {"call_id": state.effect(key).newest.call_id, "effect_id": key}
+
+
+def _not_proven_dead(state: State) -> list[dict[str, Any]]:
+    """What may have outlived an earlier daemon."""
+    running = {one: state.effect(one).reconciling for one in state.reconciling}
+    found = [_named(state, key) for key in state.undead]
+    found += [_named(state, one) for one, it in running.items() if it is not None and it.survivor]
+    return found
 
 
 def _word(engine: Engine, damage: Refusal | None, degraded: list[dict[str, Any]]) -> str:
@@ -93,12 +107,18 @@ def _degraded(engine: Engine, damage: Refusal | None) -> list[dict[str, Any]]:
     found.extend(
         {
             "code": "PreviousAttemptAlive",
-            "detail": f"{key.call_id} attempt {key.attempt} cannot be killed: {detail}",
+            "detail": f"{_words(key)} cannot be killed: {detail}",
             "fix": "Look at the process's state; a reboot may be needed.",
         }
         for key, detail in engine.unkillable.items()
     )
     return found
+
+
+def _words(key: AttemptKey | EffectId) -> str:
+    if isinstance(key, AttemptKey):
+        return f"{key.call_id} attempt {key.attempt}"
+    return f"a reconciler of {key}"
 
 
 def _needs(operations: list[Operation], moment: Moment) -> dict[str, int]:

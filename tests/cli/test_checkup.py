@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from config.load import Handler
+from config.manifest import Manifest, SandboxDecl
+from config.schema import Config
+from sandbox.spec import LAYERS
 from supervisor.cli import checkup, disk
 
 MOUNTINFO = r"""
@@ -114,3 +119,37 @@ def test_the_daemons_layers_are_read_from_its_status() -> None:
         ("proc", "missing", "masked"),
     ]
     assert checkup.daemons_layers({}) == []
+
+
+@pytest.mark.guarantee("S9")
+def test_a_layer_that_a_working_daemon_does_without_is_named_all_the_same() -> None:
+    there = {name: "in force" for name in LAYERS if name not in {"cgroup", "landlock"}}
+    layers = checkup.daemons_layers({"sandbox": {"layers": there}})
+    assert [each["name"] for each in layers[len(there) :]] == ["cgroup", "landlock"]
+    checks = {each.what: each for each in checkup.layer_checks(layers, [])}
+    assert {checks[name].state for name in ("cgroup", "landlock")} == {"warning"}
+    assert "Delegate=yes" in checks["cgroup"].remedy
+    assert "lsm=" in checks["landlock"].remedy
+
+
+def test_a_write_path_beside_the_journal_is_warned_of(tmp_path: Path) -> None:
+    shared = Path("/dev/shm", f"effectd-test-{os.getpid()}")
+    if shared.parent.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("/dev/shm is on the file system of the temporary directory")
+    config = Config(state_dir=tmp_path / "not" / "yet")
+    writes = (str(tmp_path / "data"), str(shared))
+    handler = _writer("pay", writes, tmp_path)
+    (found,) = checkup.write_checks(config, [handler])
+    assert (found.state, found.what) == ("warning", f"pay: write {tmp_path}/data")
+    assert "which the handler can fill up" in str(found)
+
+
+def _writer(name: str, writes: tuple[str, ...], folder: Path) -> Handler:
+    manifest = Manifest(
+        manifest=1,
+        command=("/bin/true",),
+        timeout_ms=1_000,
+        name=name,
+        sandbox=SandboxDecl(write=writes),
+    )
+    return Handler(manifest, folder / f"{name}.toml", "", {}, None, None, ())

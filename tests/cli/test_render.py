@@ -195,7 +195,7 @@ def test_a_failed_attempt_prints_its_sandbox_beside_its_stderr_tail() -> None:
     assert "failed, exit 3, after 1.2 s" in text
     flat = re.sub(r"\s+", " ", text)
     assert "strict; network none; read /srv/data; memory used 9216 KiB; cpu 40 ms" in flat
-    assert "2 processes; 2 layers; WITHOUT proc" in flat
+    assert "2 tasks at once; 2 layers; WITHOUT proc" in flat
     assert "2026-03-01 10:00:00.010 to 10:00:01.260 UTC" in text
     assert "    Traceback:\n      boom" in text
 

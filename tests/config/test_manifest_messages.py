@@ -20,7 +20,12 @@ ONE_MANIFEST: dict[str, tuple[str, list[str]]] = {
     ),
     "unknown key in a table": (
         "[output]\nfrobnicate = 1",
-        ["output.frobnicate: this key is unknown; known here: result_max_bytes"],
+        [
+            (
+                "output.frobnicate: this key is unknown;"
+                " known here: result_max_bytes, output_max_bytes"
+            )
+        ],
     ),
     "unknown key in a list of tables": (
         EFFECT + 'contract = "none"\nmanny = true',
@@ -170,6 +175,15 @@ ONE_MANIFEST: dict[str, tuple[str, list[str]]] = {
             (
                 "effect[0].contract: a read_only handler changes nothing, and"
                 ' "idempotency_key" says it does; remove read_only, or declare contract = "none"'
+            )
+        ],
+    ),
+    "a result larger than all output": (
+        '[output]\nresult_max_bytes = "2M"\noutput_max_bytes = "1M"',
+        [
+            (
+                "output.output_max_bytes: 1048576 bytes of output cannot hold a result of"
+                " result_max_bytes (2097152); raise it, or lower result_max_bytes"
             )
         ],
     ),

@@ -43,6 +43,7 @@ memory_max = "256M"
 file_size_max = "1G"
 [output]
 result_max_bytes = 1_048_576
+output_max_bytes = "64M"
 [test]
 input = { amount = 1.5, nested = [{}] }
 [access]

@@ -22,6 +22,7 @@ REACHING: dict[str, str] = {
     "ROOT/run": "ROOT/run is ROOT/run, where the control socket is",
     "ROOT/handlers.d": "ROOT/handlers.d is ROOT/handlers.d, the manifests directory",
     "/sys": "/sys contains /sys/fs/cgroup, the control groups",
+    "/run/dbus": "/run/dbus contains /run/dbus/system_bus_socket, the system bus",
     "/proc/self": "/proc/self lies in /proc, what the kernel tells of every process",
     "ROOT/link": "ROOT/link/none lies in ROOT/state, the state directory",
 }
@@ -51,6 +52,8 @@ def test_what_is_hidden_follows_from_the_configuration():
         "/var/lib/effectd-witness",
         "/etc/effectd/secrets",
         "/etc/effectd/handlers.d",
+        "/run/dbus/system_bus_socket",
+        "/run/systemd/private",
         "/run/effectd.sock",  # alone: its directory is everybody's
         "/sys/fs/cgroup",
         "/proc",

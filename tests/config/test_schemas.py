@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from config.problems import WrongValueError
-from config.schemas import parse_schema, validator
+from config.schemas import InputFault, input_fault, parse_schema, validator
 
 BAD: dict[str, tuple[str, str]] = {
     "no JSON": ("{", "it is not JSON (Expecting property name"),
@@ -108,6 +108,49 @@ GOOD = {
 )
 def test_references_within_the_file_work(value, valid):
     assert validator(parse_schema(json.dumps(GOOD))).is_valid(value) is valid
+
+
+NESTED = {
+    "type": "object",
+    "required": ["who"],
+    "properties": {
+        "who": {"type": "string"},
+        "a/b~c": {"type": "object", "properties": {"n": {"type": "integer"}}},
+        "rows": {"type": "array", "items": {"type": "integer"}},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("value", "pointer", "message"),
+    [
+        ({"who": "me"}, None, ""),
+        ([], "", "[] is not of type 'object'"),
+        ({}, "", "'who' is a required property"),
+        ({"who": 1}, "/who", "1 is not of type 'string'"),
+        ({"who": "me", "rows": [1, 2, "x"]}, "/rows/2", "'x' is not of type 'integer'"),
+        # escaped as JSON pointers are
+        ({"who": "me", "a/b~c": {"n": "x"}}, "/a~1b~0c/n", "'x' is not of type 'integer'"),
+        # the outermost, and of equals the first by name
+        ({"rows": ["x"], "who": 1}, "/who", "1 is not of type 'string'"),
+        ({"rows": 1, "who": 1}, "/rows", "1 is not of type 'array'"),
+    ],
+)
+def test_one_fault_is_told_of_an_input_and_always_the_same(value, pointer, message):
+    found = input_fault(NESTED, value)
+    assert found == (None if pointer is None else InputFault(pointer, message))
+
+
+def test_a_faults_message_is_bounded_whatever_the_input():
+    found = input_fault({"type": "integer"}, "x" * 100_000)
+    assert found is not None
+    assert len(found.message) == 500
+
+
+def test_a_schema_with_numbers_beyond_64_bits_is_a_schema():
+    found = input_fault({"type": "integer", "maximum": 2**70}, 2**71)
+    assert found is not None
+    assert found.pointer == ""
 
 
 def test_a_manifest_with_a_bad_schema_names_the_key_and_the_file(host):

@@ -77,6 +77,7 @@ class Host:
         self.launches: list[CallId] = []
         self.processes: dict[AttemptKey, Process] = {}
         self.reconcilers: list[RunReconciler] = []
+        self.askers: set[EffectId] = set()  # reconcilers that outlived their daemon
         self.wall_shift = self.wall_most = EPOCH_WALL
         self.boot, self.boot_at = 0, 0
         self.made = 0
@@ -179,6 +180,8 @@ class Host:
         root = self.state.call(call_id).root
         for other in self.processes:
             assert self.state.call(other.call_id).root != root, f"{call_id} beside {other}"
+        lineage = self.state.operation_of(call_id).lineages.get(root, ())
+        assert not self.askers & set(lineage), f"{call_id} beside a reconciler"
 
     # What a handler does with its leave.
 
@@ -242,9 +245,12 @@ class Host:
             else:
                 process.undead = True
                 process.asks = False
+        asking = sorted(self.state.reconciling)
+        self.askers = {one for one in asking if not reboot and rng.random() < 0.6}
 
     def restart(self) -> Decision:
         alive = frozenset((p.key.call_id, p.key.attempt) for p in self.processes.values())
-        decision = self.commit(Restarted(self.now, self.state.epoch + 1, "0.1.0", alive))
+        left = (alive, frozenset(self.askers))
+        decision = self.commit(Restarted(self.now, self.state.epoch + 1, "0.1.0", *left))
         self.sync(len(self.payloads))
         return decision

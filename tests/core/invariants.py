@@ -26,6 +26,7 @@ from supervisor.core.step import (
     ExtendAsked,
     ProvenDead,
     ReconcileAsked,
+    ReconcilerProvenDead,
     ResolveAsked,
     ResumeAsked,
 )
@@ -143,6 +144,13 @@ class Invariants:
             e.effect_id for o in operations for e in o.effects.values() if e.reconciling is not None
         }
         assert set(state.reconciling) == reconciling
+        survivors = {
+            e.effect_id
+            for o in operations
+            for e in o.effects.values()
+            if e.reconciling is not None and e.reconciling.survivor
+        }
+        assert survivors == self.host.askers, "what outlived its daemon is known, and nothing else"
         left = Counter(o.session_id for o in operations if operation_state(o) not in TERMINAL)
         assert dict(state.unfinished) == dict(left)
         assert set(state.calls) == {c.call_id for c, _ in calls}
@@ -199,6 +207,8 @@ class Invariants:
                 revision = operation.effects[action.effect_id].revision
                 return ResolveAsked(now, action.effect_id, BY, True, "seen", revision)
             case "attest-dead":
+                if action.effect_id is not None:
+                    return ReconcilerProvenDead(now, action.effect_id, "attested", BY)
                 assert action.attempt is not None
                 return ProvenDead(now, call_id, action.attempt, "attested", BY)
             case "accept-artifacts":

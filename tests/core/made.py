@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from supervisor.core.checkpoint import canonical_digest, checkpoint_digest
@@ -37,6 +37,7 @@ from supervisor.core.step import (
     Ready,
     ReconcileAsked,
     ReconcilerAnswered,
+    ReconcilerProvenDead,
     ReconcilerReady,
     ResolveAsked,
     Restarted,
@@ -142,10 +143,17 @@ class Core:
 
     # Inputs.
 
-    def restart(self, *alive: tuple[CallId, int], boot_id: str | None = None) -> Decision:
+    def restart(
+        self,
+        *alive: tuple[CallId, int],
+        asking: Collection[EffectId] = (),
+        boot_id: str | None = None,
+    ) -> Decision:
+        """`alive` attempts and `asking` reconcilers are not proven dead."""
         if boot_id is not None:
             self.boot_id, self.mono = boot_id, 1_000 * MS
-        return self.do(Restarted(self.now, self.state.epoch + 1, "0.1.0", frozenset(alive)))
+        left = (frozenset(alive), frozenset(asking))
+        return self.do(Restarted(self.now, self.state.epoch + 1, "0.1.0", *left))
 
     def submitted(self, of: Terms, request_id: str = "r1", **members: Any) -> Submitted:
         value = members.pop("input", {"amount": 3})
@@ -283,6 +291,10 @@ class Core:
             return asked
         identity = Identity(9_000, 5, self.boot_id)
         return self.do(ReconcilerReady(self.now, effect_id, CLIENT, identity))
+
+    def prove_asker_dead(self, call_id: CallId, ordinal: int = 0) -> Decision:
+        effect_id = self.effect(call_id, ordinal).effect_id
+        return self.do(ReconcilerProvenDead(self.now, effect_id, "pidfd"))
 
     def answer(
         self, call_id: CallId, ordinal: int = 0, *, applied: bool | None, **members: Any

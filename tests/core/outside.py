@@ -10,6 +10,7 @@ from supervisor.core.record import (
 from supervisor.core.step import (
     ReconcileAsked,
     ReconcilerAnswered,
+    ReconcilerProvenDead,
     ReconcilerReady,
     ResolveAsked,
 )
@@ -40,12 +41,19 @@ class Outside(Table):
                 self.looks[effect_id] = rng.choice([seen] * 4 + [None])
 
     def step_reconciler_answer(self, rng: random.Random) -> None:
-        running = sorted(self.state.reconciling)
+        running = sorted(set(self.state.reconciling) - self.host.askers)
         if running:
             effect_id = rng.choice(running)
             seen = self.looks[effect_id]
             result = Result({"n": 1}) if seen and rng.random() < 0.7 else None
             self.host.commit(ReconcilerAnswered(self.now, effect_id, seen, result))
+
+    def step_asker_dies(self, rng: random.Random) -> None:
+        """A reconciler that outlived its daemon is gone at last, and that is seen."""
+        if self.host.askers:
+            effect_id = rng.choice(sorted(self.host.askers))
+            self.host.askers.discard(effect_id)
+            self.host.commit(ReconcilerProvenDead(self.now, effect_id, "pidfd"))
 
     def step_resolve(self, rng: random.Random) -> None:
         """Operators look well: they say only what stays true."""
@@ -92,6 +100,11 @@ class Outside(Table):
         """
         back = [-86_400_000, -3_000] if self.host.boot == 0 else []
         self.host.set_wall(rng.choice([3_000, 10_000, 86_400_000, *back]))
+
+    def step_crash_while_asking(self, rng: random.Random) -> None:
+        """A reconciler runs for a moment only; this happens to be that moment."""
+        if set(self.state.reconciling) - self.host.askers:
+            self.step_crash(rng)
 
     def step_crash(self, rng: random.Random) -> None:
         self.host.crash(rng, reboot=rng.random() < 0.3)

@@ -30,6 +30,7 @@ from supervisor.core.record import (
     OperationAccepted,
     OperationRecord,
     Outcome,
+    ReconcilerDeathProven,
     ReconcilerEnded,
     ReconcilerStarted,
     Relaunch,
@@ -65,6 +66,7 @@ LEGAL = {
     "effect_resolved": {"started with leave", "ended", "interrupted, in doubt", "interrupted"},
     "reconciler_started": {"started with leave", "ended", "interrupted, in doubt", "interrupted"},
     "reconciler_ended": set(),
+    "reconciler_death_proven": set(),
 }
 
 
@@ -134,6 +136,7 @@ def records(core, call_id):
         "effect_resolved": EffectResolved(*base, effect_id, True, "seen", OPERATOR),
         "reconciler_started": ReconcilerStarted(*base, effect_id, 1, CLIENT, identity),
         "reconciler_ended": ReconcilerEnded(*base, effect_id, True, True),
+        "reconciler_death_proven": ReconcilerDeathProven(*base, effect_id, "pidfd"),
     }
 
 

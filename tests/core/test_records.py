@@ -31,7 +31,7 @@ FORMAT = {
     "call_restored": "at operation_id call_id",
     "cancel_requested": "at operation_id by reason",
     "confirmation_disputed": "at operation_id call_id attempt ordinal effect_id applied reason",
-    "daemon_started": "at epoch boot_id version alive mono",
+    "daemon_started": "at epoch boot_id version alive mono asking",
     "death_proven": "at operation_id call_id attempt proof by reason mono",
     "dispatch_refused_budget_exceeded": "at operation_id call_id active_elapsed_ms "
     "reservation_ms remaining_ms limit_value",
@@ -43,6 +43,7 @@ FORMAT = {
     "effect_resolved": "at operation_id effect_id applied evidence by result",
     "operation_accepted": "at operation_id kind session_id request_id request_digest by "
     "max_run_ms labels",
+    "reconciler_death_proven": "at operation_id effect_id proof by reason",
     "reconciler_ended": "at operation_id effect_id applied settles result detail",
     "reconciler_started": "at operation_id effect_id revision by identity mono",
     "resume_accepted": "at operation_id resume_request_id revision digest by",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.errors import IllegalTransition
+from supervisor.core.projection import project
 from supervisor.core.record import (
     DeclaredEffect,
     Result,
@@ -144,6 +146,85 @@ def test_one_reconciler_of_an_effect_at_a_time_and_none_after_a_restart():
     assert unchanged(late)
     assert code(late) == "NotFound"
     assert core.reconcile(call_id).refusal is None
+
+
+def survived(core):
+    """An unknown effect whose reconciler outlived the daemon that had started it."""
+    call_id = unknown(core)
+    core.reconcile(call_id)
+    core.restart(asking=[core.effect(call_id).effect_id])
+    return call_id
+
+
+@pytest.mark.guarantee("E10", "R2")
+def test_a_reconciler_that_outlived_its_daemon_refuses_its_lineage_until_it_is_proven_dead():
+    core = Core()
+    call_id = survived(core)
+    other = core.begin(ONE, "r2")
+    refused = core.reconcile(call_id)
+    assert code(refused) == "PreviousAttemptAlive"
+    assert "is not proven dead (init is process 9000)" in refused.refusal.detail
+    assert code(core.resume(call_id)) == "PreviousAttemptAlive"
+    # Another restart that cannot end it either changes nothing; what is not concerned goes on.
+    core.restart(asking=[core.effect(call_id).effect_id])
+    assert code(core.resume(call_id)) == "PreviousAttemptAlive"
+    assert core.resume(other).refusal is None
+    assert kinds(core.prove_asker_dead(call_id)) == ["ReconcilerDeathProven"]
+    assert core.effect(call_id).reconciling is None
+    assert code(core.resume(call_id)) == "ReconciliationRequired"
+    assert core.reconcile(call_id).refusal is None
+
+
+@pytest.mark.guarantee("E10")
+def test_nobody_hears_what_a_reconciler_says_that_outlived_its_daemon():
+    core = Core()
+    call_id = survived(core)
+    late = core.answer(call_id, applied=True)
+    assert unchanged(late)
+    assert code(late) == "NotFound"
+    assert outcome(core, call_id) == "unknown"
+
+
+@pytest.mark.guarantee("E10")
+def test_a_restart_that_ends_the_reconciler_frees_its_lineage():
+    core = Core()
+    call_id = survived(core)
+    core.restart()
+    assert not core.state.reconciling
+    assert core.reconcile(call_id).refusal is None
+
+
+@pytest.mark.guarantee("E10")
+def test_a_reconciler_that_runs_is_not_called_dead_and_one_that_does_not_is_so_already():
+    core = Core()
+    call_id = unknown(core)
+    assert core.prove_asker_dead(call_id).repeated
+    core.reconcile(call_id)
+    running = core.prove_asker_dead(call_id)
+    assert code(running) == "PreviousAttemptAlive"
+    assert unchanged(running)
+    assert core.answer(call_id, applied=True).refusal is None
+
+
+@pytest.mark.guarantee("E10", "R3")
+def test_the_projection_says_that_a_reconciler_is_not_proven_dead_and_how_to_go_on():
+    core = Core()
+    call_id = survived(core)
+    found = project(core.operation(call_id), core.now, margin_ms=0, digests={"h": "d"})
+    offered = {(action.action, action.effect_id) for action in found.actions}
+    effect_id = core.effect(call_id).effect_id
+    assert ("attest-dead", effect_id) in offered
+    assert "reconcile" not in {action for action, _ in offered}
+    (refusal,) = found.refusals
+    assert (refusal.code, refusal.effect_id) == ("PreviousAttemptAlive", effect_id)
+
+
+@pytest.mark.guarantee("R6")
+def test_a_restart_that_names_a_reconciler_nobody_started_is_an_altered_journal():
+    core = Core()
+    call_id = unknown(core)
+    with pytest.raises(IllegalTransition, match="no reconciler"):
+        core.restart(asking=[core.effect(call_id).effect_id])
 
 
 @pytest.mark.guarantee("E12")

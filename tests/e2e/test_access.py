@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -233,6 +234,32 @@ def test_the_daemons_own_user_holds_nothing_in_a_service() -> None:
         assert met(own.dispatch("plain", {})).startswith("role run")
         assert own.get("operations")["items"] == []
         assert own.status()["state"] in {"ready", "degraded"}
+
+
+@other_users
+@pytest.mark.guarantee("S11", "R12")
+def test_the_handlers_user_is_no_client_not_even_of_what_everybody_may_read() -> None:
+    with new_service() as daemon:
+        daemon.start()
+        handlers = pwd.getpwnam("nobody")
+        answer = daemon.client(handlers.pw_uid).ask("GET", "status")
+        assert (answer.status, answer.code) == (403, "AccessDenied")
+        assert f"handlers run as uid {handlers.pw_uid}" in answer.document["detail"]
+        assert daemon.client(GRANTLESS).ask("GET", "status").status == 200
+
+
+@other_users
+@pytest.mark.guarantee("S11", "R12")
+@pytest.mark.parametrize("granted", ["uid", "gid"])
+def test_a_role_that_is_granted_to_the_handlers_refuses_the_start(granted: str) -> None:
+    handlers = pwd.getpwnam("nobody")
+    number = handlers.pw_uid if granted == "uid" else handlers.pw_gid
+    with new_service() as daemon:
+        daemon.grant(resolve=f'["{granted}:{number}"]')
+        told = daemon.start_another()
+        assert told.returncode == 78, told.stderr
+        said = "access.resolve: it grants the role to 'nobody', which handlers run as"
+        assert said in told.stderr
 
 
 # It asks for the status, and so does a grandchild of its that nobody waits for.

@@ -65,6 +65,12 @@ def test_damage_to_what_was_acknowledged_is_served_read_only_and_said(daemon: Da
     assert daemon.api.operation(first["operation_id"])["state"] == "succeeded"
     assert daemon.api.call(first["call"]["call_id"])["result"] == first["result"]
     assert daemon.api.recovery(first["operation_id"])["state"] == "succeeded"
+    # Nothing runs, whatever the proven part would have next.
+    assert status["counts"]["running"] == 0
+    cut = daemon.api.operation(second["operation_id"])
+    assert cut["state"] == "interrupted"
+    (attempt,) = cut["call"]["attempts"]
+    assert (attempt["phase"], attempt["proven_dead"]) == ("interrupted", True)
     proven = {first["operation_id"], second["operation_id"]}
     assert {item["operation_id"] for item in every(daemon.api, "operations")} == proven
     assert {event["operation_id"] for event in daemon.api.events()} == {None, *proven}

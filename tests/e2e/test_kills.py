@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime
 
@@ -12,6 +13,7 @@ import pytest
 
 from tests.e2e.support.api import Api, Document, NoAnswer
 from tests.e2e.support.daemon import GONE_S, Daemon
+from tests.e2e.support.freezer import new_freezer
 from tests.e2e.support.processes import children, is_alive, kill, start_time, wait_until
 
 
@@ -246,3 +248,46 @@ def test_what_a_handler_leaves_behind_is_dead_when_its_end_is_reported(
     assert daemon.handler_processes() == []
     attempt = operation["call"]["attempts"][-1]
     assert (operation["state"], attempt["leftovers_killed"]) == (state, 3)
+
+
+# --- what no signal ends ------------------------------------------------------------------------
+
+
+@pytest.mark.guarantee("S1")
+def test_what_cannot_be_killed_is_said_to_be_keeps_its_slot_and_ends_when_it_can(
+    daemon: Daemon,
+) -> None:
+    api = daemon.api
+    manifest = (daemon.handlers / "short.toml").read_text()
+    daemon.add_handler("three", manifest.replace("max_running = 64", "max_running = 3"))
+    with new_freezer() as freezer:
+        ids = [grown(daemon, f"frozen {n}", handler="three") for n in range(3)]
+        freezer.freeze(daemon.handler_processes())
+        waits = api.dispatch("three", {"exit": 3}).ok()["operation_id"]
+        wait_until(lambda: len(api.status()["sandbox"]["unkillable"]) == 3, 60)
+        # The best of ten: other work on the machine is not what this is about.
+        assert min(_seconds(api.status) for _ in range(10)) < 1
+        assert api.status()["state"] == "degraded"
+        for told in api.status()["sandbox"]["unkillable"]:
+            assert "is in state D" in told["detail"]
+        assert {api.operation(operation_id)["state"] for operation_id in ids} == {"running"}
+        assert api.dispatch("plain", {}, wait_ms=60_000).ok()["state"] == "succeeded"
+        assert api.operation(waits)["state"] == "accepted"
+        freezer.thaw()
+        daemon.world.release()
+        for operation_id in ids:
+            operation = api.final(operation_id)
+            (attempt,) = operation["call"]["attempts"]
+            # Init was left alive to see how it ended: nothing is said to be interrupted.
+            assert (attempt["outcome"], attempt["active_ms"]) == ("timed_out", 1_500)
+            assert attempt["exit"] == {"signal": signal.SIGKILL}
+            assert attempt["proven_dead"] is True
+        assert api.final(waits)["state"] == "failed"
+        assert api.status()["sandbox"]["unkillable"] == []
+        assert daemon.handler_processes() == []
+
+
+def _seconds(ask: Callable[[], object]) -> float:
+    began = time.monotonic()
+    ask()
+    return time.monotonic() - began

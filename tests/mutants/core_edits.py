@@ -23,6 +23,7 @@ from supervisor.core.decide import operation as decide_operation
 from supervisor.core.decide import settle as decide_settle
 from supervisor.core.evolve import attempt as evolve_attempt
 from supervisor.core.evolve import effect as evolve_effect
+from supervisor.core.evolve import epoch as evolve_epoch
 from supervisor.core.evolve import fold
 from supervisor.core.evolve import settle as evolve_settle
 from supervisor.core.record import Record
@@ -171,6 +172,9 @@ EDITS: dict[str, list[Edit | Cell]] = {
     ],
     "a reconciler asks beside a live relaunch": [
         Edit(decide_settle._reconcile_refusal, "relaunched(operation, effect) or ", "")
+    ],
+    "a reconciler that outlives its daemon is forgotten": [
+        Edit(evolve_epoch.daemon_started, "effect_id in record.asking", "False")
     ],
     "a late exit hides what was left out": [
         Edit(

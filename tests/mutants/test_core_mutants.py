@@ -65,6 +65,9 @@ TABLES: dict[str, Callable[..., None]] = {
     "a survivor is taken for dead": (
         test_lineage.test_an_attempt_in_doubt_holds_its_lineage_until_it_is_proven_dead
     ),
+    "a reconciler that outlives its daemon is forgotten": (
+        test_settling.test_a_reconciler_that_outlived_its_daemon_refuses_its_lineage_until_it_is_proven_dead
+    ),
     "an answer for a key speaks of later tries too": (
         test_effects.test_an_answer_for_a_key_speaks_of_no_later_try
     ),

@@ -38,12 +38,12 @@ def show(given: Shared, source: Source, /) -> int:
 @configured
 def check_(given: Shared, source: Source, /) -> int:
     """Try the configuration and every manifest; exits 1 when something is wrong."""
-    from config.load import load_handlers
     from config.problems import ConfigError
+    from supervisor.dispatch import visible
 
     try:
         loaded = source.load()
-        handlers = load_handlers(loaded)
+        handlers = visible.load(loaded)
     except ConfigError as error:
         return _report(given, problem_checks(error))
     file = str(loaded.origin.file or "the built-in defaults")

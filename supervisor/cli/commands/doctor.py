@@ -33,9 +33,9 @@ def doctor(given: Shared, source: Source, /) -> int:
 
 
 def _parts(given: Shared, source: Source) -> Parts:
-    from config.load import load_handlers
     from config.problems import ConfigError
     from supervisor.cli import checkup
+    from supervisor.dispatch import visible
 
     status, reached = _reached(given)
     parts: Parts = [("Daemon", [reached, *checkup.access_checks(dev=source.dev)])]
@@ -53,11 +53,12 @@ def _parts(given: Shared, source: Source) -> Parts:
     parts.append(("State disk", checkup.disk_checks(config)))
     found = [problem_check(one, "warning") for one in config.origin.warnings]
     try:
-        handlers = load_handlers(config)
+        handlers = visible.load(config)
     except ConfigError as error:
         return [*parts, ("Configuration", [*found, *problem_checks(error)])]
     found.append(Check("ok", "manifests", f"{len(handlers)} loaded from {config.handlers_dir}"))
     found += [problem_check(one, "warning") for one in handlers.warnings]
+    found += checkup.write_checks(config, handlers.good.values())
     for broken in handlers.broken.values():
         found += problem_checks(broken)
     return [*parts, ("Configuration", found)]

@@ -54,8 +54,9 @@ def show(given: Shared, /, *, names: tuple[str, ...]) -> Exit:
 @shared
 @configured
 def check(given: Shared, source: Source, /, *, name: str) -> int:
-    """Load a manifest and try its sandbox; needs no daemon. Nothing of the handler is run.
+    """Load a manifest and use each path it names from inside; needs no daemon.
 
+    Nothing of the handler is run. What a directory to write to is tried with is removed again.
     NAME is a handler of the manifests directory, or the path of a manifest.
     """
     return _report(given, _check(source, name))
@@ -74,6 +75,7 @@ def _check(source: Source, name: str) -> list[Check]:
     from config.load import load_handler
     from config.problems import ConfigError
     from supervisor.cli.trial import try_handler
+    from supervisor.cli.unit import properties, protected
     from supervisor.dispatch.command import secrets_of, spec_of
 
     try:
@@ -90,7 +92,11 @@ def _check(source: Source, name: str) -> list[Check]:
             found.append(Check("ok", "secrets", ", ".join(loaded.manifest.secret_names)))
     except ConfigError as error:
         found += problem_checks(error)
-    return [*found, *try_handler(config, loaded, spec_of(config, loaded))]
+    spec = spec_of(config, loaded)
+    found += try_handler(config, loaded, spec)
+    if not config.origin.dev:
+        found += protected(properties(), (*spec.read, *spec.closure), spec.write)
+    return found
 
 
 @handlers.command("try")
@@ -112,8 +118,10 @@ def try_(
     twice: bool,
     allow_effects: bool,
 ) -> int:
-    """Run a handler once in its real sandbox; needs no daemon.
+    """Run a handler once in its real sandbox and say what it was denied; needs no daemon.
 
+    With strace installed each denied call is seen, and what would allow it is printed as lines
+    for its manifest; a handler that was refused a Unix socket is then run once more, to see which.
     Without --allow-effects its announcements are refused, and a handler whose one effect is the
     whole call is not run. With it, a scratch daemon runs the call, and what it does is done.
     """

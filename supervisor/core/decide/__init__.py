@@ -26,6 +26,7 @@ from supervisor.core.step import (
     Ready,
     ReconcileAsked,
     ReconcilerAnswered,
+    ReconcilerProvenDead,
     ReconcilerReady,
     ResolveAsked,
     Restarted,
@@ -51,6 +52,7 @@ _DECIDERS: dict[type[Input], Callable[[State, Any], Decision]] = {
     ReconcileAsked: settle.reconcile_asked,
     ReconcilerReady: settle.reconciler_ready,
     ReconcilerAnswered: settle.reconciler_answered,
+    ReconcilerProvenDead: settle.reconciler_proven_dead,
     ResolveAsked: settle.resolve_asked,
 }
 

@@ -46,6 +46,7 @@ def restarted(_state: State, event: Restarted) -> Decision:
         version=event.version,
         alive=tuple(sorted(event.alive)),
         mono=event.now.mono,
+        asking=tuple(sorted(event.asking)),
     )
     return Decision((started,), outcome=True)
 

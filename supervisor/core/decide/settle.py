@@ -9,16 +9,23 @@ from supervisor.core.lineage import (
     NS_PER_MS,
     evidence,
     open_tries_dead,
+    reconciler_alive,
     relaunched,
     resolve_command,
 )
-from supervisor.core.record import EffectResolved, ReconcilerEnded, ReconcilerStarted
+from supervisor.core.record import (
+    EffectResolved,
+    ReconcilerDeathProven,
+    ReconcilerEnded,
+    ReconcilerStarted,
+)
 from supervisor.core.standing import TERMINAL, operation_state
 from supervisor.core.state import UNSETTLED, Effect, Operation, Reconciling, Said, State
 from supervisor.core.step import (
     Decision,
     ReconcileAsked,
     ReconcilerAnswered,
+    ReconcilerProvenDead,
     ReconcilerReady,
     ResolveAsked,
     RunReconciler,
@@ -44,8 +51,9 @@ def reconcile_asked(state: State, event: ReconcileAsked) -> Decision:
 
 def _reconcile_refusal(operation: Operation, effect: Effect) -> Refusal | None:
     one = effect.effect_id
-    if effect.reconciling is not None:
-        return Refusal("PreviousAttemptAlive", f"a reconciler of {one} is running", effect_id=one)
+    alive = reconciler_alive(effect)
+    if alive is not None:
+        return alive
     if evidence(effect) in {Evidence.APPLIED, Evidence.NOT_APPLIED}:
         detail = f"{one} is {effect.outcome.value} already"
         return Refusal("NotResumable", detail, fix="Nothing is left to ask.", effect_id=one)
@@ -97,7 +105,7 @@ def reconciler_answered(state: State, event: ReconcilerAnswered) -> Decision:
     """An answer settles only the revision it was asked about."""
     operation, effect = _find(state, event.effect_id)
     running = effect.reconciling
-    if running is None:
+    if running is None or running.survivor:
         return refuse("NotFound", f"no reconciler of {event.effect_id} is running")
     doubt = _doubt(operation, effect, event)
     record = ReconcilerEnded(
@@ -108,6 +116,24 @@ def reconciler_answered(state: State, event: ReconcilerAnswered) -> Decision:
         settles=doubt is None,
         result=event.result,
         detail=event.detail if doubt is None else doubt,
+    )
+    return Decision((record,), outcome=True, operation_id=operation.operation_id)
+
+
+def reconciler_proven_dead(state: State, event: ReconcilerProvenDead) -> Decision:
+    operation, effect = _find(state, event.effect_id)
+    running = effect.reconciling
+    if running is None:
+        return Decision(operation_id=operation.operation_id, repeated=True)
+    if not running.survivor:
+        return Decision(refusal=reconciler_alive(effect))
+    record = ReconcilerDeathProven(
+        event.now.wall,
+        operation.operation_id,
+        effect.effect_id,
+        event.proof,
+        event.by,
+        event.reason,
     )
     return Decision((record,), outcome=True, operation_id=operation.operation_id)
 

@@ -6,7 +6,13 @@ import attrs
 
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve.put import effect_of, put_effect
-from supervisor.core.record import EffectResolved, ReconcilerEnded, ReconcilerStarted, Settler
+from supervisor.core.record import (
+    EffectResolved,
+    ReconcilerDeathProven,
+    ReconcilerEnded,
+    ReconcilerStarted,
+    Settler,
+)
 from supervisor.core.state import UNSETTLED, Effect, Operation, Reconciling, Said, State
 
 
@@ -22,13 +28,23 @@ def reconciler_started(state: State, operation: Operation, record: ReconcilerSta
 
 def reconciler_ended(state: State, operation: Operation, record: ReconcilerEnded) -> State:
     effect = effect_of(operation, record.effect_id)
-    if effect.reconciling is None:
+    if effect.reconciling is None or effect.reconciling.survivor:
         raise IllegalTransition(f"was not running: {record}")
     effect = attrs.evolve(effect, reconciling=None, evidence_note=record.detail)
     if record.settles and record.applied is not None:
         effect = _stated(effect, record.applied, Settler.RECONCILER, record)
         effect = effect.with_result(record.applied, record.result).moved()
     state = put_effect(state, operation, effect)
+    return attrs.evolve(state, reconciling=state.reconciling.delete(record.effect_id))
+
+
+def reconciler_death_proven(
+    state: State, operation: Operation, record: ReconcilerDeathProven
+) -> State:
+    effect = effect_of(operation, record.effect_id)
+    if effect.reconciling is None or not effect.reconciling.survivor:
+        raise IllegalTransition(f"was not in doubt: {record}")
+    state = put_effect(state, operation, attrs.evolve(effect, reconciling=None))
     return attrs.evolve(state, reconciling=state.reconciling.delete(record.effect_id))
 
 

@@ -33,13 +33,17 @@ class Record:
 
 @attrs.frozen
 class DaemonStarted(Record):
-    """A new epoch: whatever was unfinished is interrupted. `alive` is not proven dead."""
+    """A new epoch: whatever was unfinished is interrupted.
+
+    `alive` are attempts and `asking` reconcilers (by their effect) not proven dead.
+    """
 
     epoch: int
     boot_id: str
     version: str
     alive: tuple[tuple[CallId, int], ...] = ()
     mono: int = 0
+    asking: tuple[EffectId, ...] = ()
 
 
 @attrs.frozen
@@ -268,6 +272,16 @@ class ReconcilerEnded(OperationRecord):
 
 
 @attrs.frozen
+class ReconcilerDeathProven(OperationRecord):
+    """A reconciler that outlived its daemon is gone; `by` when an operator attests it."""
+
+    effect_id: EffectId
+    proof: str
+    by: By | None = None
+    reason: str = ""
+
+
+@attrs.frozen
 class EffectResolved(OperationRecord):
     effect_id: EffectId
     applied: bool
@@ -306,6 +320,7 @@ KINDS: Mapping[str, type[Record]] = {
         ArtifactsAccepted,
         ReconcilerStarted,
         ReconcilerEnded,
+        ReconcilerDeathProven,
         EffectResolved,
     )
 }

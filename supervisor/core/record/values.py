@@ -132,6 +132,16 @@ class Exit:
 
 @attrs.frozen
 class Usage:
+    """What an attempt used, as far as it was counted where it ran."""
+
     cpu_ms: int | None = None
     memory_peak_bytes: int | None = None
     tasks_peak: int | None = None
+    """The most tasks at one time; threads are tasks."""
+    tasks_started: int | None = None
+    cpu_scope: str | None = None
+    """Whose `cpu_ms`: `tree` (all that ran), or `reaped` (all that somebody waited for)."""
+    memory_scope: str | None = None
+    """Whose `memory_peak_bytes`: `tree` (all together), or `largest_process`."""
+    limit: str | None = None
+    """Which limit ended it: memory, cpu, file_size, output, effects or faults."""

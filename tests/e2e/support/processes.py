@@ -40,12 +40,17 @@ def start_time(pid: int) -> str:
 
 
 def _stat(pid: int) -> tuple[str, str]:
+    fields = _fields(pid)
+    return (fields[0], fields[19]) if fields else ("X", "")
+
+
+def _fields(pid: int) -> list[str]:
+    """/proc/PID/stat from the state on; nothing when there is no such process."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        return "X", ""
-    fields = text.rpartition(")")[2].split()
-    return fields[0], fields[19]
+        return []
+    return text.rpartition(")")[2].split()
 
 
 def children(pid: int) -> list[int]:
@@ -54,6 +59,13 @@ def children(pid: int) -> list[int]:
     except (FileNotFoundError, ProcessLookupError):
         return []
     return [int(word) for word in text.split()]
+
+
+def parent(pid: int) -> int:
+    """Its parent's pid. AssertionError when it is gone."""
+    fields = _fields(pid)
+    assert fields, f"{pid} is gone"
+    return int(fields[1])
 
 
 def descendants(pid: int) -> Iterator[tuple[int, str]]:
