@@ -25,10 +25,11 @@ def root() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-def tool(name: str) -> str:
-    found = shutil.which(name)
+def tool(name: str, package: str = "systemd") -> str:
+    # apparmor_parser lies where an ordinary user's PATH does not lead.
+    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin")
     if found is None:
-        reason = f"{name} is not installed (Debian: systemd), so the units cannot be checked"
+        reason = f"{name} is not installed (Debian: {package}), so this cannot be checked"
         if os.getuid() == 0 and os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
@@ -59,6 +60,9 @@ SERVICE = {
     "AmbientCapabilities": "CAP_SETUID CAP_SETGID",
     "CapabilityBoundingSet": "CAP_SETUID CAP_SETGID",
     "NoNewPrivileges": "yes",
+    "SupplementaryGroups": "effectd-run",
+    "AppArmorProfile": "-effectd",
+    "RemoveIPC": "yes",
     "WatchdogSec": "30",
     "KillMode": "mixed",
     "Restart": "on-failure",
@@ -113,6 +117,15 @@ def test_the_service_leaves_the_sandbox_working_without(key: str) -> None:
     assert ("Service", key) not in settings("effectd.service")
 
 
+def test_giving_up_takes_thirty_starts_at_the_slowest_pace() -> None:
+    """With the longest pause between all of them the starts still fall into the interval."""
+    service = settings("effectd.service")
+    assert service["Unit", "StartLimitIntervalSec"] == "1h"
+    starts = int(service["Unit", "StartLimitBurst"])
+    pause_s = int(service["Service", "RestartMaxDelaySec"].removesuffix("s"))
+    assert starts * pause_s < 3_600
+
+
 def test_the_service_is_enabled_beside_its_socket_and_needs_it() -> None:
     service = settings("effectd.service")
     assert service["Unit", "Requires"] == "effectd.socket"
@@ -151,8 +164,9 @@ def test_every_unusual_choice_has_its_reason() -> None:
     """A comment stands right above, or above the run of settings it belongs to."""
     lines = (UNITS / "effectd.service").read_text().splitlines()
     for key in ("ExecReload", "AmbientCapabilities", "KillMode", "LimitCORE", "OOMPolicy",
-                "RuntimeDirectory", "RestrictAddressFamilies", "WantedBy"):  # fmt: skip
-        (at,) = [i for i, line in enumerate(lines) if line.startswith(f"{key}=")]
+                "RuntimeDirectory", "RestrictAddressFamilies", "WantedBy", "SupplementaryGroups",
+                "AppArmorProfile", "StartLimitIntervalSec"):  # fmt: skip
+        (at,) = (i for i, line in enumerate(lines) if line.startswith(f"{key}="))
         assert lines[at - 1].startswith("#"), key
 
 
@@ -224,6 +238,8 @@ def test_sysusers_makes_two_users_and_two_groups_that_neither_is_in(root: Path) 
         assert own[entry[3]] == name  # nor by primary group
         assert int(entry[2]) != 0
         assert entry[6] == "/usr/sbin/nologin"
+    # Nothing that a handler could leave for the next one, and no directory to protect.
+    assert users["effectd-run"][5] == "/nonexistent"
 
 
 def test_tmpfiles_makes_a_directory_that_clients_can_pass(root: Path) -> None:
@@ -242,3 +258,40 @@ def test_tmpfiles_makes_a_directory_that_clients_can_pass(root: Path) -> None:
     )
     made = (root / "run/effectd").stat()
     assert (made.st_mode & 0o7777, made.st_uid, made.st_gid) == (0o755, 0, 0)
+
+
+def test_the_apparmor_profile_grants_user_namespaces_to_our_own_interpreter_only() -> None:
+    """By path, which is why the environment has a copy of the interpreter."""
+    lines = [
+        line.strip()
+        for line in (UNITS / "effectd.apparmor").read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
+    assert lines == [
+        "abi <abi/4.0>,",
+        "include <tunables/global>",
+        "profile effectd /opt/effectd/bin/python* flags=(unconfined) {",
+        "userns,",
+        "include if exists <local/effectd>",
+        "}",
+    ]
+    page = (UNITS.parent / "docs" / "install.md").read_text()
+    assert "python3 -m venv --copies /opt/effectd" in page
+    assert settings("effectd.service")["Service", "ExecStart"].startswith("/opt/effectd/bin/python")
+
+
+def test_apparmor_accepts_the_profile() -> None:
+    parser = tool("apparmor_parser", "apparmor")
+    shown = subprocess.run([parser, "--version"], capture_output=True, text=True, check=True).stdout
+    version = re.search(r"version (\d+)\.", shown)
+    assert version is not None, shown
+    if int(version[1]) < 4:
+        pytest.skip(f"AppArmor {version[1]} does not know user namespaces, nor restricts them")
+    done = subprocess.run(
+        [parser, "--skip-kernel-load", "--skip-cache", str(UNITS / "effectd.apparmor")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
