@@ -224,7 +224,7 @@ class Sandbox:
             how,
             status,
             -(-cpu_us // 1000),
-            group.memory_peak() if group is not None else None,
+            group.memory_peak() if group is not None and "memory" in group.limits else None,
             killed,
             proof,
             gate,

@@ -14,6 +14,7 @@ import pytest
 from tests.systemd import instructions, nspawn, tree, vm, wheels
 from tests.systemd.handlers.manifests import MANIFESTS, PLACE, PROGRAMS
 from tests.systemd.machine import Machine
+from tests.systemd.support import knows
 
 HERE = Path(__file__).parent
 TOOLS = ("mmdebstrap", "nsenter", "setpriv", "systemd-nspawn", "unshare")
@@ -106,6 +107,7 @@ def install(machine: Machine) -> None:
     for name, text in MANIFESTS.items():
         machine.write(f"/etc/effectd/handlers.d/{name}.toml", text)
     machine.shell(instructions.commands("first-handler"))
+    machine.until(lambda: knows(machine, "hello"), "the reload is done")
 
 
 @pytest.fixture

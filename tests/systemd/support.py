@@ -67,6 +67,11 @@ def charge_and_stay(machine: Machine, handler: str, user: str = "ann") -> str:
     return operation
 
 
+def knows(machine: Machine, handler: str) -> bool:
+    """Whether the daemon has this handler."""
+    return machine.run("effectctl", "handlers", "show", handler, check=False).status == 0
+
+
 def end_charges(machine: Machine, *operations: str) -> None:
     """Whatever state they are in by now; a cancel ends what still runs."""
     for operation in operations:
