@@ -62,9 +62,12 @@ class Forker:
 
     def listen(self) -> bool:
         """One message of the daemon's; False at its end."""
-        message, ancillary, _, _ = self.control.recvmsg(
-            wire.MESSAGE_MAX, _socket.CMSG_SPACE(_FDS_MAX * 4), _CLOEXEC
-        )
+        try:
+            message, ancillary, _, _ = self.control.recvmsg(
+                wire.MESSAGE_MAX, _socket.CMSG_SPACE(_FDS_MAX * 4), _CLOEXEC
+            )
+        except ConnectionResetError:
+            return False  # closed as well, with an answer of ours unread
         if not message:
             return False
         raw = b"".join(data for _, _, data in ancillary)

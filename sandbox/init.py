@@ -169,7 +169,7 @@ class Init:
         while os.waitid(os.P_PID, leader, flags) is None:
             for fd, _ in poll.poll(timeout):
                 if fd == self.slot.fileno():
-                    self.obey(self.slot.recv(1))
+                    self.obey(_order(self.slot))
                 elif fd == self.watch:
                     self.abandon()
             try:
@@ -237,7 +237,7 @@ class Init:
             )
         )
         if not self.by_namespace:
-            self.slot.recv(1)  # the daemon writes cgroup.kill, or is dead
+            _order(self.slot)  # the daemon writes cgroup.kill, or is dead
             self.abandon()
         os._exit(0 if not killed and _left_no_socket() else _UNCLEAN)
 
@@ -311,9 +311,22 @@ def _warm() -> None:
     there.close()
 
 
+def _order(slot: _socket.socket) -> bytes:
+    """One byte of the daemon's, or nothing at its end."""
+    try:
+        return slot.recv(1)
+    except ConnectionResetError:
+        return b""  # closed as well, with something that we said unread
+
+
 def _received(slot: _socket.socket) -> tuple[bytes, list[int]]:
     """The next message with its descriptors."""
-    message, ancillary, _, _ = slot.recvmsg(wire.MESSAGE_MAX, _socket.CMSG_SPACE(4 * 4), _CLOEXEC)
+    try:
+        message, ancillary, _, _ = slot.recvmsg(
+            wire.MESSAGE_MAX, _socket.CMSG_SPACE(4 * 4), _CLOEXEC
+        )
+    except ConnectionResetError:
+        return b"", []
     raw = b"".join(data for _, _, data in ancillary)
     return message, list(unpack(f"={len(raw) // 4}i", raw))
 

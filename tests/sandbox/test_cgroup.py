@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from sandbox import census, group
+from sandbox import census, group, wire
 from sandbox.cgroups import Cgroup
 from sandbox.client import Launcher
 from sandbox.spec import Command, Ended, Lost, NotStarted, SandboxUnavailable, Spec, Started
@@ -20,6 +21,7 @@ from tests.sandbox.support import (
     launched,
     new_tag,
     no_survivors,
+    poll,
     read_line,
     run_to_end,
     tagged,
@@ -143,3 +145,29 @@ def test_a_recorded_cgroup_must_look_like_one_of_ours() -> None:
     ):
         assert Cgroup.recorded(forged) is None
     assert Cgroup.recorded("/sys/fs/cgroup/a/runs/slot-12-3") is not None
+
+
+@pytest.mark.guarantee("S1", "S2")
+async def test_a_slot_that_is_closed_with_something_unread_ends_the_tree(
+    cgroup_root: Path, adversary: str
+) -> None:
+    """A socket that is closed with something unread resets the other end instead of ending it."""
+    tag = new_tag()
+    spec = Spec(level="none", trusted=True, tasks_max=600, closure=(adversary,))
+    with no_survivors(tag):
+        async with launched(cgroup_root=cgroup_root) as launcher:
+            sandbox = await launcher.prepare(spec)
+            sandbox._send(request_of(adversary, "daemon", "30000", tag), b"")
+            await read_line(sandbox.stdout)  # it has started, and its init has said so
+            assert tagged(tag)
+            sandbox._slot.close()
+            await poll(lambda: not tagged(tag), 2)
+            assert await sandbox.kill() == "cgroup"
+            with contextlib.suppress(OSError):
+                await sandbox.aclose()
+
+
+def request_of(*argv: str) -> bytes:
+    """A dispatch of ``argv`` with no environment and no secret."""
+    words = wire.pack_list([word.encode() for word in argv])
+    return wire.DISPATCH + wire.pack_list([words, wire.pack_list([]), wire.pack_list([])])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from sandbox import pool
+from sandbox import pool, wire
 from sandbox.client import Launcher, Sandbox
 from sandbox.spec import DEFAULT_ENVIRONMENT, Command, Ended, Lost, Spec, Started
 from tests.sandbox.support import children, launched, poll, read_line, run_to_end
@@ -306,3 +306,24 @@ async def test_what_is_to_be_hidden_and_comes_later_is_hidden_from_the_next_atte
         (secret / "journal").write_text("not for handlers")
         script = f"cat {secret}/journal 2>&1 || true"
         assert await said(launcher, script, spec) != "not for handlers"
+
+
+@pytest.mark.guarantee("S10")
+async def test_an_answer_that_nobody_read_does_not_cost_the_running_attempts() -> None:
+    """A socket that is closed with something unread resets the other end instead of ending it."""
+    async with launched(pool=0, pool_total=0) as launcher:
+        sandbox = await started(launcher, "echo up; read x <&3; exit 5")
+        await read_line(sandbox.stdout)
+        (template,) = children(launcher.pid)
+        (profile,) = launcher._pool._profiles.values()
+        request = wire.REQUEST.pack(wire.PREPARE, 99, 0)
+        await profile._control.send(request)
+        await poll(lambda: len(children(template)) == 2, 2)
+        await trio.lowlevel.wait_readable(profile._control)
+        launcher.resize(0, 0)
+        await poll(lambda: len(children(template)) == 1, 2)
+        await sandbox.channel.send_all(b"\n")
+        end = await sandbox.leader_exited()
+        assert isinstance(end, Ended), end
+        assert end.status == 5
+        await sandbox.discard()
