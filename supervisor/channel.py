@@ -78,6 +78,8 @@ class Channel:
         self._skipping = False
         self.only_confirmations = False
         """From now on: of one that is ended for what it said, only what it did matters."""
+        self.progressed = 0
+        """How many lines of progress came; of those of one read only the newest is told."""
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """To be iterated to its end before the next: one by one, since a read may hold as many
@@ -95,6 +97,7 @@ class Channel:
                 continue
             elif _PROGRESS.match(line):
                 newest = line
+                self.progressed += 1
             else:
                 yield parse(line, self._result_max)
         self._take(data[start:])

@@ -126,6 +126,7 @@ class Daemon:
         )
         self._service = Service(self._engine, started=started, damage=replayed.damage)
         self._status = 0
+        self._patience = trio.CancelScope()  # of a stop with what still runs
 
     async def main(self, listeners: tuple[Listener, ...]) -> int:
         async with trio.open_nursery() as nursery:
@@ -230,6 +231,7 @@ class Daemon:
                         self._reload()
                     elif self._engine.draining:
                         self._engine.stop_all("shutdown")
+                        self._patience.cancel()
                     else:
                         nursery.start_soon(self._drain, nursery.cancel_scope)
 
@@ -248,7 +250,7 @@ class Daemon:
         engine = self._engine
         engine.draining = True
         self._notifier.stopping("draining: running handlers are given time to end")
-        with trio.move_on_after(engine.config.drain_ms / 1000):
+        with trio.move_on_after(engine.config.drain_ms / 1000) as self._patience:
             await engine.idle()
         engine.stop_all("shutdown")
         while True:

@@ -43,6 +43,8 @@ WORDS = (6_000, 500)
 # The same for a handler that is over its quota and has yet to end: what it confirms still counts.
 LAST_WORDS = (16, 16)
 PROGRESS_S = 0.25
+# Of progress only the newest counts, but each line has to be looked at: so many are one step.
+PROGRESS_LINES = 32
 # After the tree is dead only what was sent before is left in pipes and sockets. Whoever was given
 # such a descriptor from inside keeps it open, and is not waited for any longer.
 DRAIN_S = 0.5
@@ -172,10 +174,10 @@ class Conversation:
             self.close("LimitExceeded")
             self._stop("limit")
 
-    async def _keep_pace(self, pace: Pace) -> None:
+    async def _keep_pace(self, pace: Pace, steps: int = 1) -> None:
         # When all are dead only a bounded rest is left, and its end is waited for.
         if not self._dead.is_set():
-            await pace.take()
+            await pace.take(steps)
             return
         self._rest = (self._rest + 1) % REST_BATCH
         if not self._rest:
@@ -186,10 +188,12 @@ class Conversation:
     async def _converse(self) -> None:
         while data := await self._read(self._sandbox.channel):
             self._within_quota(len(data))
+            before = self._channel.progressed
             for message in self._channel.feed(data):
                 await self._hear(message)
                 await self._keep_pace(self._words)
-            await self._keep_pace(self._words)
+            unheard = self._channel.progressed - before
+            await self._keep_pace(self._words, 1 + unheard // PROGRESS_LINES)
 
     async def _show_progress(self) -> None:
         """The newest progress, four times a second at most."""

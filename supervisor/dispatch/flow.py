@@ -11,6 +11,10 @@ import math
 
 import trio
 
+# Whoever has to wait waits at least that long, and finds more at once when it goes on: a wake-up
+# for each step would cost more than what it reads.
+REST_S = 0.02
+
 
 class Pace:
     """``burst`` steps at once, then ``per_s`` a second; shared by as many tasks as like."""
@@ -21,12 +25,12 @@ class Pace:
         # When the next step would be due if each had kept to the rate.
         self._due = -math.inf
 
-    async def take(self) -> None:
-        """Take one step, as soon as it is due. A checkpoint in any case."""
+    async def take(self, steps: int = 1) -> None:
+        """Take so many steps, when they are due or up to `REST_S` later. A checkpoint always."""
         now = trio.current_time()
-        self._due = max(self._due, now - self._burst_s) + self._step_s
+        self._due = max(self._due, now - self._burst_s) + steps * self._step_s
         if self._due > now:
-            await trio.sleep_until(self._due)
+            await trio.sleep_until(max(self._due, now + REST_S))
         else:
             await trio.lowlevel.checkpoint()
 
