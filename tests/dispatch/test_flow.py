@@ -47,7 +47,9 @@ def test_a_rest_earns_no_more_than_one_burst() -> None:
         await trio.sleep(3_600)
         return await _seconds(pace, 60)
 
-    assert trio.run(main, clock=MockClock(autojump_threshold=0)) == pytest.approx(0.5, abs=2 * REST_S)
+    assert trio.run(main, clock=MockClock(autojump_threshold=0)) == pytest.approx(
+        0.5, abs=2 * REST_S
+    )
 
 
 def test_tasks_that_share_a_pace_share_its_rate() -> None:
