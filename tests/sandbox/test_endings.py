@@ -13,7 +13,7 @@ from sandbox import census, confine, group, tree
 from sandbox.spec import Ended
 from tests.sandbox import adversaries
 from tests.sandbox.adversaries.crowd import Crowd, Guest, Pages, gathered, new_pages
-from tests.sandbox.support import launched
+from tests.sandbox.support import launched, poll
 
 ROUNDS = (20, pytest.param(300, marks=(pytest.mark.long, pytest.mark.timeout(3_600))))
 GRACE_MS = 60
@@ -139,8 +139,8 @@ async def leave_from_a_tracer(guest: Guest) -> None:
     """As `leave`, having seen that without the filter it could do what it wanted to."""
     assert "seccomp" not in guest.sandbox.layers
     if guest.mode == "ptrace_stopped":
-        inside = tree.descendants(guest.sandbox.identity.init_pid)
-        assert "t" in {census.state(pid) for pid in inside}
+        init = guest.sandbox.identity.init_pid
+        await poll(lambda: "t" in map(census.state, tree.descendants(init)), 5)
     await leave(guest)
 
 

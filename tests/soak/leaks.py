@@ -21,8 +21,9 @@ Counts = dict[str, int]
 
 # What the kernel takes down later (a network namespace, a dying cgroup) is waited for that long.
 SETTLE_S = 20.0
-# Namespaces of the handful of processes that this host starts and ends by itself.
-NAMESPACES_SLACK = 128
+# A network namespace takes a hundred numbers, and a template keeps up to eight for its next
+# attempts; the rest is for processes that this host starts and ends by itself.
+NAMESPACES_SLACK = 1_024
 # Processes with a mount namespace of their own.
 OWN_MOUNTS = ("effectd-root", "effectd-init")
 # Cgroups that are removed and not yet freed: each of them waits for a grace period of RCU.
