@@ -21,7 +21,7 @@ import attrs
 import pytest
 
 from tests.containment.support import Programs, as_handler, open_directory
-from tests.sandbox.support import HANDLER_GID, HANDLER_UID
+from tests.sandbox.support import HANDLER_GID, HANDLER_UID, new_cgroup
 
 THINNED: Final = Path(__file__).with_name("thinned.py")
 PAGE: Final = Path(__file__).parents[2] / "docs" / "sandbox.md"
@@ -132,21 +132,8 @@ def whole(world: World) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def cgroup() -> Iterator[Path]:
     """A cgroup of our own: without namespaces it is what holds the tree together."""
-    for mount in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")):
-        if (mount / "cgroup.procs").exists():
-            break
-    else:
-        pytest.skip("no cgroup v2 hierarchy is mounted, so nothing runs without namespaces")
-    root = mount / f"effectd-test-alone-{os.getpid()}"
-    try:
-        root.mkdir()
-    except OSError as error:
-        pytest.skip(f"no cgroup may be made here, so nothing runs without namespaces: {error}")
-    yield root
-    for folder in sorted(root.rglob("*/"), reverse=True):
-        if folder.is_dir():
-            folder.rmdir()
-    root.rmdir()
+    with new_cgroup(f"effectd-test-alone-{os.getpid()}") as root:
+        yield root
 
 
 @pytest.mark.guarantee("S4", "S5")

@@ -12,7 +12,7 @@ import pytest
 
 from sandbox.pool import Pool
 from tests.sandbox import adversaries
-from tests.sandbox.support import refused_namespaces
+from tests.sandbox.support import new_cgroup, refused_namespaces
 
 
 @pytest.fixture(scope="session")
@@ -47,21 +47,8 @@ def heartbeat(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[Pat
 @pytest.fixture(scope="session")
 def cgroup_root() -> Iterator[Path]:
     """A delegated cgroup v2 directory of our own."""
-    for mount in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")):
-        if (mount / "cgroup.procs").exists():
-            break
-    else:
-        pytest.skip("no cgroup v2 hierarchy is mounted")
-    root = mount / f"effectd-test-{os.getpid()}"
-    try:
-        root.mkdir()
-    except OSError as error:
-        pytest.skip(f"no cgroup may be made here: {error}")
-    yield root
-    for folder in sorted(root.rglob("*/"), reverse=True):
-        if folder.is_dir():
-            folder.rmdir()
-    root.rmdir()
+    with new_cgroup(f"effectd-test-{os.getpid()}") as root:
+        yield root
 
 
 @pytest.fixture

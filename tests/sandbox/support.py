@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import pytest
 import trio
 
 from sandbox.client import Launcher, Sandbox
@@ -151,6 +152,26 @@ def inits(launcher: Launcher) -> list[int]:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
             found += children(template)
     return found
+
+
+@contextlib.contextmanager
+def new_cgroup(name: str) -> Iterator[Path]:
+    """A delegated cgroup v2 directory of our own; the test is skipped where none can be made."""
+    for mount in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")):
+        if (mount / "cgroup.procs").exists():
+            break
+    else:
+        pytest.skip("no cgroup v2 hierarchy is mounted")
+    root = mount / name
+    try:
+        root.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup may be made here: {error}")
+    yield root
+    for folder in sorted(root.rglob("*/"), reverse=True):
+        if folder.is_dir():
+            folder.rmdir()
+    root.rmdir()
 
 
 async def refused_namespaces(_: Pool, __: Spec) -> NoReturn:
