@@ -151,6 +151,9 @@ class Launcher:
 
         SandboxUnavailable names the layer that cannot be had; LauncherLost is worth a retry.
         """
+        sandbox = self._pool.at_hand(spec)  # whose spec was checked when its profile was made
+        if sandbox is not None:
+            return sandbox
         remedies.check_paths(spec)
         if self._home.uid == os.getuid() and spec.files_max + FILES_KEPT > self._files:
             raise SandboxUnavailable("limits", f"files_max is {spec.files_max}", remedies.FILES)

@@ -104,10 +104,35 @@ class Init:
             linux.prctl(linux.PR_SET_DUMPABLE, 0)
         self.signals = linux.block_child_signal()
         if self.ahead:
-            _warm()
+            self.warm()
         self.last_pid = self.newest_pid()
         self.say(wire.READY + wire.pack_list(layers))
         self.serve()
+
+    def warm(self) -> None:
+        """Go through a dispatch of nothing: a fork's first write to each page would cost then."""
+        here, there = _socket.socketpair(1, 5)
+        null = os.open(b"/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        request = wire.pack_list([wire.pack_list([b"/-"]), wire.pack_list([b"A", b"B"]), b"\0" * 4])
+        rights = [(1, 1, pack("=4i", null, null, null, null))]
+        there.sendmsg([wire.DISPATCH + request], rights, _NOSIGNAL)
+        message, fds = _received(here)
+        argv, env, _ = (wire.unpack_list(part) for part in wire.unpack_list(message[1:]))
+        try:
+            _spawn(argv, env, fds)
+        except OSError:
+            pass  # there is no such program
+        here.send(wire.STARTED_BODY.pack(wire.STARTED, 0, time.monotonic_ns()), _NOSIGNAL)
+        for fd in (*fds, null):
+            os.close(fd)
+        poll = select.poll()
+        poll.register(self.signals, select.POLLIN)
+        poll.poll(0)
+        _is_left()
+        here.send(self.record(0, 0, 0, 0, time.monotonic_ns()), _NOSIGNAL)
+        _left_no_socket()
+        here.close()
+        there.close()
 
     def say(self, message: bytes) -> None:
         try:
@@ -127,8 +152,8 @@ class Init:
         poll.register(self.slot, select.POLLIN)
         if not self.by_namespace:
             poll.register(self.watch, select.POLLIN)
-        if any(fd == self.watch for fd, _ in poll.poll()):
-            self.abandon()
+            if any(fd == self.watch for fd, _ in poll.poll()):
+                self.abandon()
         message, fds = _received(self.slot)
         if not message and self.by_namespace:
             os._exit(0)  # discarded before it was used
@@ -142,8 +167,7 @@ class Init:
         for fd in fds:
             os.close(fd)
         poll.register(self.signals, select.POLLIN)
-        self.attend(poll, leader)
-        self.end(leader, gate)
+        self.end(self.attend(poll, leader), gate)
 
     def start(self, request: bytes, fds: list[int]) -> int:
         """The handler's pid. exec's own errno otherwise, and nothing has run."""
@@ -162,11 +186,11 @@ class Init:
         self.say(wire.FAILED_BODY.pack(wire.FAILED, error.errno or 0) + stage)
         os._exit(0)
 
-    def attend(self, poll: select.poll, leader: int) -> None:
-        """Until the leader has ended: pass on the daemon's word, reap what was orphaned."""
-        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    def attend(self, poll: select.poll, leader: int) -> os.waitid_result:
+        """How the leader ended. Until then: pass on the daemon's word, reap what was orphaned."""
+        flags = os.WEXITED | os.WNOHANG
         timeout: int | None = None
-        while os.waitid(os.P_PID, leader, flags) is None:
+        while (info := os.waitid(os.P_PID, leader, flags)) is None:
             for fd, _ in poll.poll(timeout):
                 if fd == self.slot.fileno():
                     self.obey(_order(self.slot))
@@ -178,6 +202,7 @@ class Init:
             except BlockingIOError:
                 pass
             timeout = 0 if _reap(leader, _REAP_BATCH) else None
+        return info
 
     def obey(self, order: bytes) -> None:
         if not order:
@@ -216,30 +241,30 @@ class Init:
         pids = os.pread(self.cgroup_procs, 1 << 16, 0).split()
         return [pid for pid in map(int, pids) if pid != os.getpid()]
 
-    def end(self, leader: int, gate: int) -> NoReturn:
+    def end(self, leader: os.waitid_result, gate: int) -> NoReturn:
         """The leader has ended: so does everything else, at once. The record is the proof."""
         exited = time.monotonic_ns()
         killed = 0
-        info = os.waitid(os.P_PID, leader, os.WEXITED)
-        assert info is not None
-        if self.by_namespace:
-            _reap(leader, 1 << 30)  # what had ended by itself was not killed
+        # Whoever lives in here descends from init: where no child is, there is nobody.
+        if self.by_namespace and _is_left():
             # One pass is enough: a fork that is under way fails when its parent has a fatal
             # signal pending, so nobody can be born behind this call's back.
             self.signal_all(_SIGKILL)
             killed = _reap_all()
-        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu_us = round((usage.ru_utime + usage.ru_stime) * 1_000_000)
-        self.say(
-            wire.ENDED_BODY.pack(
-                *(wire.ENDED, info.si_code, info.si_status, killed, self.started()),
-                *(usage.ru_maxrss, cpu_us, gate, exited, time.monotonic_ns()),
-            )
-        )
+        self.say(self.record(leader.si_code, leader.si_status, killed, gate, exited))
         if not self.by_namespace:
             _order(self.slot)  # the daemon writes cgroup.kill, or is dead
             self.abandon()
         os._exit(0 if not killed and _left_no_socket() else _UNCLEAN)
+
+    def record(self, code: int, status: int, killed: int, gate: int, exited: int) -> bytes:
+        """What is said of a tree that has ended."""
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_us = round((usage.ru_utime + usage.ru_stime) * 1_000_000)
+        return wire.ENDED_BODY.pack(
+            *(wire.ENDED, code, status, killed, self.started()),
+            *(usage.ru_maxrss, cpu_us, gate, exited, time.monotonic_ns()),
+        )
 
     def started(self) -> int:
         """How many tasks the handler started, itself included; -1 when that cannot be known."""
@@ -268,6 +293,16 @@ def _reap(leader: int, most: int) -> bool:
     return True
 
 
+def _is_left() -> bool:
+    """Whether a child still lives, once those that ended by themselves are reaped."""
+    try:
+        while os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG) is not None:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
 def _reap_all() -> int:
     """Wait until there is no child left, and so no other process in the pid namespace."""
     count = 0
@@ -289,26 +324,6 @@ def _left_no_socket() -> bool:
     os.close(fd)
     # sockets: used N / TCP: inuse N orphan N tw N ...
     return words[2] == words[5] == words[9] == b"0"
-
-
-def _warm() -> None:
-    """Go through a dispatch of nothing: a fork's first write to each page would cost then."""
-    here, there = _socket.socketpair(1, 5)
-    null = os.open(b"/dev/null", os.O_RDWR | os.O_CLOEXEC)
-    request = wire.pack_list([wire.pack_list([b"/-"]), wire.pack_list([b"A", b"B"]), b"\0" * 4])
-    rights = [(1, 1, pack("=4i", null, null, null, null))]
-    there.sendmsg([wire.DISPATCH + request], rights, _NOSIGNAL)
-    message, fds = _received(here)
-    argv, env, _ = (wire.unpack_list(part) for part in wire.unpack_list(message[1:]))
-    try:
-        _spawn(argv, env, fds)
-    except OSError:
-        pass  # there is no such program
-    wire.STARTED_BODY.pack(wire.STARTED, 0, time.monotonic_ns())
-    for fd in (*fds, null):
-        os.close(fd)
-    here.close()
-    there.close()
 
 
 def _order(slot: _socket.socket) -> bytes:

@@ -69,6 +69,17 @@ class Pool:
 
     # --- taking
 
+    def at_hand(self, spec: Spec) -> Sandbox | None:
+        """A sandbox that stands ready, when that can be told without waiting for anything."""
+        profile = self._profiles.get(spec)
+        if profile is None or not profile.ready or _may_hang(spec):
+            return None
+        if not self._current(profile, stamp_of(spec)):
+            return None
+        self._profiles.move_to_end(spec)
+        sandbox = self._popped(profile)
+        return None if sandbox is None else self._given(profile, sandbox)
+
     async def take(self, spec: Spec) -> Sandbox:
         """A waiting sandbox. SandboxUnavailable, LauncherLost."""
         stamp = await _stamp(spec)
@@ -88,21 +99,27 @@ class Pool:
         raise LauncherLost("its template ended again and again")
 
     async def _taken(self, profile: Profile) -> Sandbox:
-        sandbox = None
-        while profile.ready and sandbox is None:
-            sandbox = profile.ready.pop()
-            if not sandbox.waits():
-                self._discard(sandbox)
-                sandbox = None
-        if sandbox is not None:
-            self.statistics.hits += 1
-        else:
+        sandbox = self._popped(profile)
+        if sandbox is None:
             self.statistics.misses += 1
             profile.wanted += 1
             try:
                 sandbox = await profile.fork(ahead=False)
             finally:
                 profile.wanted -= 1
+        return self._given(profile, sandbox)
+
+    def _popped(self, profile: Profile) -> Sandbox | None:
+        """One that stands ready and still lives."""
+        while profile.ready:
+            sandbox = profile.ready.pop()
+            if sandbox.waits():
+                self.statistics.hits += 1
+                return sandbox
+            self._discard(sandbox)
+        return None
+
+    def _given(self, profile: Profile, sandbox: Sandbox) -> Sandbox:
         profile.live += 1
         profile.taken_at = trio.current_time()
 
@@ -252,8 +269,12 @@ class Pool:
                 profile.ready.append(sandbox)
 
 
+def _may_hang(spec: Spec) -> bool:
+    """Whether its paths may lie on a file system that does: that must cost one request only."""
+    return bool(spec.read or spec.write or spec.unix)
+
+
 async def _stamp(spec: Spec) -> Stamp:
-    """Declared paths may lie on a file system that hangs: that must cost one request only."""
-    if spec.read or spec.write or spec.unix:
+    if _may_hang(spec):
         return await trio.to_thread.run_sync(stamp_of, spec, abandon_on_cancel=True)
     return stamp_of(spec)

@@ -75,7 +75,7 @@ class Sandbox:
         # Made while init is being confined, so that it costs a dispatch nothing. Each is an open
         # file description that nobody else shares: non-blocking is a property of it, and so only
         # our ends have it. read(2) on a socket drops the descriptors that a handler may send.
-        self._theirs: list[int] = []
+        self._theirs = [_nothing()]  # until there is something for it to read
         self.stdout = self._pipe()
         self.stderr = self._pipe()
         self.channel = self._socket()
@@ -148,12 +148,13 @@ class Sandbox:
 
     def _send(self, message: bytes, stdin: bytes) -> None:
         """The command with the handler's fds 0 to 3, of which no end stays here."""
-        given = _readable(stdin)
         try:
-            fds = array.array("i", [given, *self._theirs])
+            if stdin:
+                os.close(self._theirs.pop(0))
+                self._theirs.insert(0, _readable(stdin))
+            fds = array.array("i", self._theirs)
             self._slot.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
         finally:
-            os.close(given)
             self._close_theirs()
 
     def _pipe(self) -> trio.lowlevel.FdStream:
@@ -340,10 +341,13 @@ class Sandbox:
             await trio.sleep(_POPULATED_POLL_S)
 
 
+def _nothing() -> int:
+    """A descriptor from which nothing is read."""
+    return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+
+
 def _readable(data: bytes) -> int:
     """A descriptor from which ``data`` is read, and that nobody can write to."""
-    if not data:
-        return os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
     fd = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(data)
     while view:
