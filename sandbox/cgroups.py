@@ -98,8 +98,11 @@ class Cgroup:
         runs = root / RUNS
         path = runs / f"slot-{time.monotonic_ns()}-{next(_numbers)}"
         try:
-            runs.mkdir(exist_ok=True)
-            path.mkdir()
+            try:
+                path.mkdir()
+            except FileNotFoundError:  # nobody has used this root yet
+                runs.mkdir(exist_ok=True)
+                path.mkdir()
             try:
                 _open_to(path, gid)
             except OSError:
@@ -224,10 +227,10 @@ class Cgroup:
         return ""
 
     def _put(self, name: str, value: str) -> bool:
-        return put(self.path / name, value)
+        return put(f"{self.path}/{name}", value)
 
 
-def put(file: Path, value: str) -> bool:
+def put(file: Path | str, value: str) -> bool:
     """Write to a kernel file that may not be there, or refuse; whether it took the value."""
     try:
         fd = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)  # never O_CREAT
@@ -254,6 +257,6 @@ def _open_to(cgroup: Path, gid: int | None) -> None:
     and in the nearest cgroup that holds both the parent and it."""
     if gid is None or gid == os.getegid():
         return
-    procs = cgroup / "cgroup.procs"
+    procs = f"{cgroup}/cgroup.procs"
     os.chown(procs, -1, gid)
-    procs.chmod(0o664)
+    os.chmod(procs, 0o664)  # noqa: PTH101 - on the hot path

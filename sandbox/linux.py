@@ -10,13 +10,17 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-from ctypes import addressof, byref, c_char_p, c_int, c_long, c_uint32, c_uint64, c_ulong, sizeof
+from ctypes import addressof, byref, c_char_p, c_int, c_long, c_uint64, c_ulong, sizeof
+from struct import Struct
 
 _libc = ctypes.PyDLL(None, use_errno=True)
 _syscall = _libc.syscall
 _syscall.restype = c_long
 _prctl = _libc.prctl
 _prctl.argtypes = [c_int, c_ulong, c_ulong, c_ulong, c_ulong]
+# A function object of its own, for the one option whose argument is a text.
+_prctl_text = _libc["prctl"]
+_prctl_text.argtypes = [c_int, c_char_p, c_ulong, c_ulong, c_ulong]
 _mount = _libc.mount
 _mount.argtypes = [c_char_p, c_char_p, c_char_p, c_ulong, c_char_p]
 
@@ -59,6 +63,11 @@ class _CloneArgs(ctypes.Structure):
 
 class _MountAttr(ctypes.Structure):
     _fields_ = [(name, c_uint64) for name in ("set", "clear", "propagation", "userns")]
+
+
+# Made here: each array type and each look-up in the library costs an init what a system call does.
+_capset, _sigprocmask, _signalfd = _libc.capset, _libc.sigprocmask, _libc.signalfd
+_CHILD_SIGNAL = bytes(c_ulong(1 << (SIGCHLD - 1))).ljust(128, b"\0")  # sigset_t has 1,024 bits
 
 
 def _checked(result: int) -> int:
@@ -104,12 +113,13 @@ def write_maps(pid: int, uid: int, gid: int) -> None:
 def map_self(proc: int, uid: int, gid: int) -> None:
     """Map the caller's one id to itself in its own new user namespace, as anyone may.
 
-    ``proc`` is a directory descriptor of a procfs that shows the caller.
+    ``proc`` is a directory descriptor of a procfs that shows the caller, whose parent's user
+    namespace `write_maps` set up.
     """
+    # No setgroups: it is denied for ever below a namespace where it is.
     for name, text in (
-        ("self/setgroups", b"deny"),
-        ("self/uid_map", b"%d %d 1" % (uid, uid)),
-        ("self/gid_map", b"%d %d 1" % (gid, gid)),
+        (b"self/uid_map", b"%d %d 1" % (uid, uid)),
+        (b"self/gid_map", b"%d %d 1" % (gid, gid)),
     ):
         fd = os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
         try:
@@ -134,8 +144,7 @@ def prctl(option: int, value: int = 0) -> None:
 
 def set_name(name: bytes) -> None:
     """What ps and top call this process; at most 15 bytes."""
-    text = ctypes.create_string_buffer(name, 16)
-    prctl(PR_SET_NAME, addressof(text))
+    _checked(_prctl_text(PR_SET_NAME, name, 0, 0, 0))
 
 
 def mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, data: bytes) -> None:
@@ -213,9 +222,8 @@ def limit_capabilities(keep: tuple[int, ...] = ()) -> None:
     for capability in keep:
         bits |= 1 << capability
     version_3 = 0x20080522
-    header = (c_uint32 * 2)(version_3, 0)
-    data = (c_uint32 * 6)(bits, bits, 0, 0, 0, 0)  # effective, permitted, inheritable; twice
-    _checked(_libc.capset(header, data))
+    data = Struct("=6I").pack(bits, bits, 0, 0, 0, 0)  # effective, permitted, inheritable; twice
+    _checked(_capset(Struct("=2I").pack(version_3, 0), data))
 
 
 def drop_bounding_set() -> None:
@@ -238,9 +246,8 @@ def block_child_signal() -> int:
 
     Blocked signals are queued even for PID 1, which otherwise loses every signal at SIG_DFL.
     """
-    mask = (c_ulong * 16)(1 << (SIGCHLD - 1))  # sigset_t has 1,024 bits
-    _checked(_libc.sigprocmask(0, mask, None))  # SIG_BLOCK
-    return _checked(_libc.signalfd(-1, mask, os.O_CLOEXEC | os.O_NONBLOCK))
+    _checked(_sigprocmask(0, _CHILD_SIGNAL, None))  # SIG_BLOCK
+    return _checked(_signalfd(-1, _CHILD_SIGNAL, os.O_CLOEXEC | os.O_NONBLOCK))
 
 
 def loopback_up() -> None:

@@ -185,7 +185,7 @@ class Profile:
         self._numbers = 0
         self._pidfd = -1
         self._cgroup: Cgroup | None = None
-        self._control: trio.socket.SocketType
+        self._control: socket.socket
 
     async def build(self) -> None:
         """Make the template. SandboxUnavailable, LauncherLost."""
@@ -199,7 +199,8 @@ class Profile:
                 for fd in fds:
                     os.close(fd)
         self._pidfd = forked.pidfd
-        self._control = trio.socket.from_stdlib_socket(forked.socket)
+        self._control = forked.socket
+        self._control.setblocking(False)
         try:
             self._layers = await self._built()
         except BaseException:
@@ -211,7 +212,8 @@ class Profile:
 
     async def _built(self) -> tuple[str, ...]:
         try:
-            message = await self._control.recv(4096)
+            await trio.lowlevel.wait_readable(self._control)
+            message = self._control.recv(4096)
         except OSError:
             message = b""
         if message[:1] == wire.READY:
@@ -278,8 +280,10 @@ class Profile:
         if self.retired:
             raise TemplateLost("the template is retired")
         self._numbers = (self._numbers + 1) % (1 << 32)
-        await self._control.sendmsg([wire.REQUEST.pack(kind, self._numbers, 0)], rights(fds))
-        message, ancillary, _, _ = await self._control.recvmsg(
+        # One request at a time, so there is room for it.
+        self._control.sendmsg([wire.REQUEST.pack(kind, self._numbers, 0)], rights(fds))
+        await trio.lowlevel.wait_readable(self._control)
+        message, ancillary, _, _ = self._control.recvmsg(
             4096, socket.CMSG_SPACE(2 * 4), socket.MSG_CMSG_CLOEXEC
         )
         mine = unpacked_fds(ancillary)
@@ -295,8 +299,14 @@ class Profile:
         """No more from it: it ends with its last attempt."""
         if not self.retired:
             self.retired = True
-            self._control.close()
+            self._close()
             self.changed()
+
+    def _close(self) -> None:
+        """End of file for the template. A task that waits for its answer hears of it."""
+        if self._control.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._control)
+            self._control.close()
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -312,7 +322,7 @@ class Profile:
                 await trio.lowlevel.wait_readable(self._pidfd)
             raise
         finally:
-            self._control.close()
+            self._close()
             os.close(self._pidfd)
             with trio.CancelScope(shield=True):
                 await removed(self._cgroup)

@@ -80,8 +80,12 @@ def link(text: bytes, path: bytes) -> None:
 
 
 def directory(mode: bytes, path: bytes) -> None:
-    _parents(_prefix[0] + path)
-    os.mkdir(_prefix[0] + path, int(mode, 8))
+    target = _prefix[0] + path
+    try:
+        os.mkdir(target, int(mode, 8))
+    except FileNotFoundError:
+        _parents(target)
+        os.mkdir(target, int(mode, 8))
 
 
 def memory(options: bytes, path: bytes) -> None:

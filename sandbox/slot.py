@@ -107,8 +107,8 @@ class Sandbox:
 
     def _prepared(self, message: bytes) -> Broken | None:
         if message[:1] == wire.READY:
-            names = {os.fsdecode(name) for name in wire.unpack_list(message[1:])}
-            self.layers = tuple(name for name in LAYERS if name in names.union(self.layers))
+            names = {*self.layers, *map(os.fsdecode, wire.unpack_list(message[1:]))}
+            self.layers = tuple(name for name in LAYERS if name in names)
             return None
         return broken_of(message)
 

@@ -319,7 +319,7 @@ async def test_an_answer_that_nobody_read_does_not_cost_the_running_attempts() -
         (template,) = children(launcher.pid)
         (profile,) = launcher._pool._profiles.values()
         request = wire.REQUEST.pack(wire.PREPARE, 99, 0)
-        await profile._control.send(request)
+        profile._control.send(request)
         await poll(lambda: len(children(template)) == 2, 2)
         await trio.lowlevel.wait_readable(profile._control)
         launcher.resize(0, 0)
