@@ -27,6 +27,8 @@ async def end(sandbox: Sandbox, *, grace_ms: int, ask: bool) -> Ended | Lost | U
     inside first and from outside after 50 ms. `Unkillable` may be asked again: when init only waits
     for what the kernel does not let die, it is left alive to tell how it ended after all.
     """
+    if sandbox.ended is not None:
+        return sandbox.ended
     with trio.CancelScope(shield=True):
         return await _climb(sandbox, grace_ms if ask else None)
     raise AssertionError("nobody cancels this scope")

@@ -188,6 +188,11 @@ class Sandbox:
 
     # --- the end
 
+    @property
+    def ended(self) -> Ended | Lost | None:
+        """How it ended, once somebody has waited for that."""
+        return self._end
+
     async def leader_exited(self) -> Ended | Lost:
         """Wait until the leader has ended and with it the whole tree. May be called again."""
         async with self._reading:
