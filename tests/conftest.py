@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 
 import pytest
-import trio
 from hypothesis import settings
 
+from tests import hung, whole
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     parser.addoption("--long", action="store_true", help="run the long tests too")
+    alike = ", ".join(sorted(whole.ALIKE))
+    parser.addoption("--privileged", action="store_true", help=f"all but {alike}")
+    pluginmanager.register(whole.Whole())
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -22,10 +25,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--long"):
-        chosen = [item for item in items if item.get_closest_marker("long") is None]
-        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
-        items[:] = chosen
+    chosen = [item for item in items if _is_wanted(config, item)]
+    config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
+    items[:] = whole.in_order(chosen)
+
+
+def _is_wanted(config: pytest.Config, item: pytest.Item) -> bool:
+    if config.getoption("--privileged") and whole.area(item.nodeid) in whole.ALIKE:
+        return False
+    return bool(config.getoption("--long")) or item.get_closest_marker("long") is None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -34,7 +42,5 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = pyfuncitem._fixtureinfo.argnames
-    args = {name: pyfuncitem.funcargs[name] for name in names}
-    clock = args.get("autojump_clock")
-    trio.run(functools.partial(pyfuncitem.obj, **args), clock=clock)
+    hung.run(pyfuncitem.obj, {name: pyfuncitem.funcargs[name] for name in names})
     return True

@@ -333,7 +333,7 @@ def test_a_request_that_is_answered_before_it_is_read_gets_that_answer(directory
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen()
-        listener.settimeout(10)
+        listener.settimeout(60)
         program = (
             "import sys\nfrom effectd.client import Client, LimitExceeded\n"
             "try:\n    Client(sys.argv[1]).dispatch('h', 'x' * 3_000_000)\n"
@@ -354,7 +354,7 @@ def test_a_request_that_is_answered_before_it_is_read_gets_that_answer(directory
                 kind = b"Content-Type: application/problem+json\r\nConnection: close\r\n"
                 length = b"Content-Length: %d\r\n\r\n" % len(body)
                 connection.sendall(b"HTTP/1.1 413 X\r\n" + kind + length + body)
-            assert child.wait(10) == 7
+            assert child.wait(60) == 7
         finally:
             child.kill()
             child.wait()
@@ -556,7 +556,7 @@ def test_a_full_queue_is_waited_for_and_is_not_a_connection(directory, make_clie
             sock.close()
         try:
             assert make_client(path).request("GET", "/x").document == "hi"
-            assert child.wait(10) == 0
+            assert child.wait(60) == 0
         finally:
             child.kill()
             child.wait()

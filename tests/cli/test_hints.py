@@ -270,7 +270,7 @@ def test_what_real_programs_say_of_a_missing_file_is_understood(hidden: Path, to
     try:
         env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"}
         done = subprocess.run(
-            commands[tool], capture_output=True, text=True, env=env, timeout=30, check=False
+            commands[tool], capture_output=True, text=True, env=env, timeout=60, check=False
         )
     except FileNotFoundError:
         pytest.skip(f"{tool} is not installed")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -154,14 +155,16 @@ def test_a_rehearsal_ends_at_the_timeout(local: Ctl) -> None:
 
 
 def test_with_effects_a_scratch_daemon_makes_them_and_leaves_nothing(
-    local: Ctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    local: Ctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    said = local("handlers", "try", "charge", "--allow-effects")
-    assert said.code == Exit.DONE, said.err
-    assert said.document == {"receipt": 7}
-    assert "effect charge announced" in said.err
-    assert list(tmp_path.iterdir()) == []
+    # Not pytest's tmp_path: a socket's path has room for 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="efd-") as folder:
+        monkeypatch.setattr("tempfile.tempdir", folder)
+        said = local("handlers", "try", "charge", "--allow-effects")
+        assert said.code == Exit.DONE, said.err
+        assert said.document == {"receipt": 7}
+        assert "effect charge announced" in said.err
+        assert os.listdir(folder) == []
 
 
 def test_an_unknown_outcome_on_a_scratch_daemon_sends_nobody_to_it(local: Ctl) -> None:

@@ -329,7 +329,7 @@ def _effectctl(*arguments: str, **environment: str) -> subprocess.CompletedProce
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
 
@@ -373,7 +373,7 @@ def test_a_reader_that_leaves_gets_no_complaint() -> None:
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert done.stderr == ""

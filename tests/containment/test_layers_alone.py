@@ -132,7 +132,7 @@ def whole(world: World) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def cgroup() -> Iterator[Path]:
     """A cgroup of our own: without namespaces it is what holds the tree together."""
-    with new_cgroup(f"effectd-test-alone-{os.getpid()}") as root:
+    with new_cgroup() as root:
         yield root
 
 

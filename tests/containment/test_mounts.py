@@ -26,7 +26,7 @@ from tests.containment.support import (
     open_directory,
     waiter,
 )
-from tests.sandbox.support import launched, poll, run_to_end
+from tests.sandbox.support import PATIENCE_S, launched, poll, run_to_end
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_a_mount_that_the_host_makes_later_does_not_arrive(
                 subprocess.run(["mount", "-t", "tmpfs", "tmpfs", late], check=True)
                 (late / "arrived").write_text("")
                 assert await held.go() == []
-        out, _ = listener.communicate("\n", timeout=10)
+        out, _ = listener.communicate("\n", timeout=60)
     assert out == "arrived\n", "whoever listens hears of it"
 
 
@@ -97,7 +97,7 @@ async def test_a_file_system_that_the_host_unmounts_is_let_go_within_the_age(
             async with Held(launcher, waiter(), spec):
                 subprocess.run(["umount", place], check=True)
                 assert _held(device), "the sandbox still shows it"
-            await poll(lambda: not _held(device), 10)
+            await poll(lambda: not _held(device))
     finally:
         subprocess.run(["losetup", "--detach", device], check=True)
 
@@ -121,7 +121,7 @@ async def test_a_fifo_among_the_declared_paths_hangs_nobody(
     os.mkfifo(fifo)
     fifo.chmod(0o666)
     async with launched() as launcher:
-        with trio.fail_after(5):
+        with trio.fail_after(PATIENCE_S):
             argv = programs.python("seen")
             got = await found(launcher, argv, programs.spec(read=(str(fifo),)))
     assert str(fifo) in {mount["point"] for mount in got["mounts"]}

@@ -30,7 +30,7 @@ from tests.containment.support import (
     seen,
 )
 from tests.e2e.support.processes import descendants, is_alive, start_time
-from tests.sandbox.support import HANDLER_GID, HANDLER_UID, launched, run_to_end
+from tests.sandbox.support import HANDLER_GID, HANDLER_UID, PATIENCE_S, launched, run_to_end
 
 SH = "/bin/sh"
 
@@ -138,7 +138,7 @@ async def test_queued_signals_do_not_drown_init() -> None:
         "for _ in range(4096): libc.sigqueue(1, 64, 0); libc.sigqueue(1, signal.SIGCHLD, 0)\n"
     )
     async with launched() as launcher:
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             end, _, _ = await run_to_end(launcher, (PYTHON, "-I", "-S", "-c", code))
     assert isinstance(end, Ended)
     assert (end.how, end.status) == ("exited", 0)

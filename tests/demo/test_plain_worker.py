@@ -10,7 +10,7 @@ from demo.processes import end, living, running_from
 from demo.stage import Stage
 from demo.world import CHARGE, DEEDS, MAIL, REPORT, TICKET, Deed
 
-DEADLINE_S = 20
+DEADLINE_S = 60
 
 
 def worker_on(alone: Any, name: str = "test", timeout_ms: int = 20_000) -> PlainWorker:

@@ -170,7 +170,7 @@ def _the_template(daemon: Daemon, init: int) -> None:
 @pytest.mark.guarantee("S2")
 @pytest.mark.parametrize("whom", [_the_daemon, _the_launcher, _both, _the_template])
 @pytest.mark.parametrize("rounds", ROUNDS)
-def test_none_lives_a_second_longer_than_its_host(
+def test_none_outlives_its_host(
     crowd: Crowd, whom: Callable[[Daemon, int], None], rounds: int
 ) -> None:
     daemon = crowd.daemon
@@ -178,12 +178,11 @@ def test_none_lives_a_second_longer_than_its_host(
         operations = crowd.gathered("stays")
         (attempt,) = daemon.api.operation(operations["tree"])["call"]["attempts"]
         whom(daemon, attempt["init_pid"])
-        took_s = wait_until(lambda: not daemon.handler_processes(), 10)
+        wait_until(lambda: not daemon.handler_processes(), GONE_S)
         last = {mode: page.beats() for mode, page in crowd.pages.items()}
-        assert took_s < GONE_S
         threading.Event().wait(QUIET_S)
         assert {mode: page.beats() for mode, page in crowd.pages.items()} == last
         if not daemon.running:
-            assert daemon.gone(within_s=10) < GONE_S
+            daemon.gone(within_s=GONE_S)
             daemon.start()
         crowd.ended(operations, phase="interrupted")

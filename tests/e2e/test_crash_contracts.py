@@ -37,7 +37,7 @@ def timeless(document: Any) -> Any:
 
 
 @pytest.mark.guarantee("S2")
-def test_nothing_of_a_killed_daemon_lives_a_second_later(story: Story) -> None:
+def test_nothing_outlives_a_killed_daemon(story: Story) -> None:
     assert story.survived_s < GONE_S
 
 

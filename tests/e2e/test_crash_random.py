@@ -40,8 +40,7 @@ def test_killed_at_random_under_load_nothing_is_repeated_lost_or_left_alive(
     clients = Clients(daemon.api, daemon.world, seed)
     for _ in range(kills):
         clients.run(lambda: kill_in_the_middle(daemon, chance))
-        took_s = daemon.gone(within_s=30)
-        assert took_s < GONE_S
+        daemon.gone(within_s=GONE_S)
         daemon.start()
         assert_nothing_runs(daemon)
         assert_every_word_was_kept(daemon, clients)

@@ -156,7 +156,7 @@ def new_slot(pid: int) -> Iterator[Slot | None]:
     finally:
         kill(pid)
         # Whoever proved its death may have removed the cgroup as well.
-        wait_until(lambda: not _populated(path), 20)
+        wait_until(lambda: not _populated(path), 60)
         for folder in (path, path.parent, root):
             with contextlib.suppress(FileNotFoundError):
                 folder.rmdir()

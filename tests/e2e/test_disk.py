@@ -115,7 +115,7 @@ def test_a_torn_tail_is_left_out_once_and_nothing_acknowledged_with_it(
     daemon: Daemon, tear: Callable[[bytearray], int]
 ) -> None:
     kept = daemon.api.dispatch("never", {"tag": "kept", **NEVER}, "kept", wait_ms=60_000).ok()
-    wait_until(lambda: at_rest(daemon.api.status()["journal"]), 10, "the journal is at rest")
+    wait_until(lambda: at_rest(daemon.api.status()["journal"]), 60, "the journal is at rest")
     daemon.kill9()
     (segment,) = segments(daemon)
     content = bytearray(segment.read_bytes())
@@ -145,7 +145,7 @@ FAIL = ("-e", "trace=fdatasync", "-e", "inject=fdatasync:error=EIO")
 def failing_syncs(daemon: Daemon) -> Iterator[None]:
     """From here on every sync of the daemon fails, until it ends."""
     # The mark of a quiet moment is a write too, and not the one that is to fail.
-    wait_until(lambda: at_rest(daemon.api.status()["journal"]), 10, "the journal is at rest")
+    wait_until(lambda: at_rest(daemon.api.status()["journal"]), 60, "the journal is at rest")
     strace = subprocess.Popen(
         [
             *("strace", "-f", "-p", str(daemon.pid), "-o", str(daemon.base / "strace")),
@@ -164,7 +164,7 @@ def failing_syncs(daemon: Daemon) -> Iterator[None]:
         if daemon.running:
             daemon.kill9()
         # It ends with whom it watches.
-        strace.communicate(timeout=30)
+        strace.communicate(timeout=60)
 
 
 @needs_root("the daemon lets nobody of its own uid trace it")
@@ -179,7 +179,7 @@ def test_after_a_failed_sync_nothing_is_started_and_the_restart_reads_the_disk(
         doubtful = daemon.api.dispatch("never", asked, "doubtful", wait_ms=60_000)
         assert (doubtful.status, doubtful.code) == (503, "AcceptanceUnknown")
         assert doubtful.document["retryable"] is True
-        wait_until(lambda: "the journal failed" in daemon.log, 10, "it says so")
+        wait_until(lambda: "the journal failed" in daemon.log, 60, "it says so")
 
         again = daemon.api.dispatch("never", asked, "doubtful")
         assert again.code == "AcceptanceUnknown"

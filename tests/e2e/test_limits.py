@@ -174,7 +174,7 @@ def delegated() -> Iterator[Delegated]:
     finally:
         daemon.close()
         for folder in (*sorted(unit.rglob("*/"), reverse=True), unit):
-            wait_until(lambda folder=folder: _removed(folder), 10, f"{folder} is empty")
+            wait_until(lambda folder=folder: _removed(folder), 60, f"{folder} is empty")
 
 
 def _removed(folder: Path) -> bool:

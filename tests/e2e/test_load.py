@@ -73,7 +73,7 @@ def test_a_full_disk_refuses_new_work_never_an_outcome_and_heals_by_itself() -> 
 
         pid = service.pid
         ballast.unlink()
-        wait_until(lambda: service.api.status()["state"] == "ready", 30, "it heals")
+        wait_until(lambda: service.api.status()["state"] == "ready", 60, "it heals")
         assert service.api.dispatch("plain", {}, wait_ms=60_000).ok()["state"] == "succeeded"
         assert {service.api.final(one)["state"] for one in waiting} <= {"succeeded"}
         assert service.pid == pid
@@ -97,7 +97,7 @@ def test_a_daemon_that_dies_on_a_full_disk_starts_again_on_it() -> None:
         service.api.resolve(effect["effect_id"], "applied", result={"receipt": 1}).ok()
         filled(service)
         (service.state / "ballast").unlink()
-        wait_until(lambda: service.api.status()["state"] == "ready", 30, "it heals")
+        wait_until(lambda: service.api.status()["state"] == "ready", 60, "it heals")
         assert service.api.resume(interrupted["operation_id"]).ok()["state"] == "succeeded"
         assert service.world.arrivals("interrupted made never") == 1
 

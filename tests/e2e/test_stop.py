@@ -22,7 +22,7 @@ def test_a_stop_waits_for_what_runs_and_takes_nothing_new(daemon: Daemon) -> Non
     daemon.world.arrived("t made never")
     assert daemon.process is not None
     daemon.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: daemon.api.status()["state"] == "draining", 10, "it drains")
+    wait_until(lambda: daemon.api.status()["state"] == "draining", 60, "it drains")
     refused = daemon.api.dispatch("never", {"tag": "other", "effects": ["never"]}, "second")
     assert (refused.status, refused.code) == (503, "Draining")
     assert refused.document["retryable"] is True
@@ -49,7 +49,7 @@ def test_a_second_signal_ends_what_is_left_as_seen(daemon: Daemon) -> None:
     daemon.world.arrived("t made never")
     assert daemon.process is not None
     daemon.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: daemon.api.status()["state"] == "draining", 10, "it drains")
+    wait_until(lambda: daemon.api.status()["state"] == "draining", 60, "it drains")
     daemon.process.send_signal(signal.SIGINT)
     assert daemon.process.wait(30) == 0
     assert daemon.everything_alive() == []
@@ -74,7 +74,7 @@ def test_what_was_stopped_before_it_announced_is_interrupted_and_can_be_resumed(
     daemon.world.arrived("t before never")
     assert daemon.process is not None
     daemon.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: daemon.api.status()["state"] == "draining", 10, "it drains")
+    wait_until(lambda: daemon.api.status()["state"] == "draining", 60, "it drains")
     daemon.process.send_signal(signal.SIGTERM)
     assert daemon.process.wait(30) == 0
     daemon.world.release()

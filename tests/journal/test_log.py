@@ -39,7 +39,7 @@ def opened(directory: Path, **options) -> tuple[Journal, list[Frame]]:
     return Journal.open(directory, frames.append, **options), frames
 
 
-async def until(condition, *, seconds: int = 10) -> None:
+async def until(condition, *, seconds: int = 60) -> None:
     """Poll: what is waited for happens in another thread."""
     with trio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110 - it happens in another thread
@@ -301,7 +301,7 @@ async def test_a_full_disk_refuses_new_work_but_no_outcome_and_heals_by_itself(
         outcomes += 1
     assert outcomes > 3
     assert not journal.admits(100, owed * (outcomes + 1))
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await journal.ready(100, owed * (outcomes + 1))
     for left in reversed(range(outcomes)):
         size = 200 - len(decision(0))
@@ -323,7 +323,7 @@ async def test_as_many_spares_are_made_as_the_reserve_needs(tmp_path):
     journal.start()
     keep = 5 * SEGMENT
     assert not journal.admits(100, keep)
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         await journal.ready(100, keep)
     assert journal.admits(100, keep)
     journal.append(decision(1), keep=keep)
@@ -354,7 +354,7 @@ async def test_a_long_queue_makes_callers_wait_and_lets_them_go_on(tmp_path, mon
         await journal.ready(50)
     assert scope.cancelled_caught
     os_.gate.set()
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         await journal.ready(50)
     await journal.close()
 
@@ -516,7 +516,7 @@ async def test_a_reserve_beyond_the_limit_is_refused_with_its_reason(tmp_path, m
     monkeypatch.setattr(commit, "SPARES_MAX", 3)
     journal, _ = opened(tmp_path / "j")
     journal.start()
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         await journal.ready(100, 100 * SEGMENT)
     with pytest.raises(JournalFull, match="no more than 3 spare"):
         journal.append(decision(1), keep=100 * SEGMENT)

@@ -142,7 +142,7 @@ def may_mount() -> bool:
     return bool(int(effective, 16) >> 21 & 1)  # CAP_SYS_ADMIN
 
 
-async def until(condition, *, seconds: int = 10) -> None:
+async def until(condition, *, seconds: int = 60) -> None:
     with trio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110 - it happens in another thread
             await trio.sleep(0.005)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -47,7 +46,7 @@ def heartbeat(open_folder: Path, request: pytest.FixtureRequest) -> Iterator[Pat
 @pytest.fixture(scope="session")
 def cgroup_root() -> Iterator[Path]:
     """A delegated cgroup v2 directory of our own."""
-    with new_cgroup(f"effectd-test-{os.getpid()}") as root:
+    with new_cgroup() as root:
         yield root
 
 

@@ -41,7 +41,7 @@ async def main(launcher: Launcher) -> None:
             first = launcher.pid
             if not last:
                 os.kill(first, signal.SIGKILL)
-                await poll(lambda gone=first: launcher.pid != gone, 5)
+                await poll(lambda gone=first: launcher.pid != gone)
         await launcher.close()
     print(json.dumps(found))
 

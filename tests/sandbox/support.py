@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import signal
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -30,6 +31,9 @@ NOBODY = 65_534
 HANDLER_UID = NOBODY if os.getuid() == 0 else os.getuid()
 HANDLER_GID = NOBODY if os.getuid() == 0 else os.getgid()
 IDS = {"handler_uid": HANDLER_UID, "handler_gid": HANDLER_GID}
+
+# How long a test waits for what must come. Never the claim: a machine may be slow and shared.
+PATIENCE_S = 60.0
 
 _tags = itertools.count()
 
@@ -77,7 +81,7 @@ def kill_tagged(tag: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def wait_until(claim: Callable[[], bool], seconds: float) -> float:
+def wait_until(claim: Callable[[], bool], seconds: float = PATIENCE_S) -> float:
     """Poll until ``claim`` holds: the seconds it took. AssertionError after ``seconds``."""
     start = time.monotonic()
     while not claim():
@@ -86,7 +90,7 @@ def wait_until(claim: Callable[[], bool], seconds: float) -> float:
     return time.monotonic() - start
 
 
-async def poll(claim: Callable[[], bool], seconds: float) -> None:
+async def poll(claim: Callable[[], bool], seconds: float = PATIENCE_S) -> None:
     """Like `wait_until`, while other tasks run."""
     with trio.fail_after(seconds):
         while not claim():  # noqa: ASYNC110 - the kernel sets no trio.Event
@@ -155,23 +159,25 @@ def inits(launcher: Launcher) -> list[int]:
 
 
 @contextlib.contextmanager
-def new_cgroup(name: str) -> Iterator[Path]:
+def new_cgroup() -> Iterator[Path]:
     """A delegated cgroup v2 directory of our own; the test is skipped where none can be made."""
     for mount in (Path("/sys/fs/cgroup/unified"), Path("/sys/fs/cgroup")):
         if (mount / "cgroup.procs").exists():
             break
     else:
         pytest.skip("no cgroup v2 hierarchy is mounted")
-    root = mount / name
     try:
-        root.mkdir()
+        root = Path(tempfile.mkdtemp(prefix="effectd-test-", dir=mount))
     except OSError as error:
         pytest.skip(f"no cgroup may be made here: {error}")
-    yield root
-    for folder in sorted(root.rglob("*/"), reverse=True):
-        if folder.is_dir():
-            folder.rmdir()
-    root.rmdir()
+    root.chmod(0o755)
+    try:
+        yield root
+    finally:
+        for folder in sorted(root.rglob("*/"), reverse=True):
+            if folder.is_dir():
+                folder.rmdir()
+        root.rmdir()
 
 
 async def refused_namespaces(_: Pool, __: Spec) -> NoReturn:

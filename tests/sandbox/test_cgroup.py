@@ -99,7 +99,7 @@ async def test_without_namespaces_init_ends_the_tree_when_its_launcher_dies(
             assert isinstance(await sandbox.dispatch(command), Started)
             await read_line(sandbox.stdout)
             os.kill(launcher.pid, signal.SIGKILL)
-            wait_until(lambda: not tagged(tag), 1)
+            wait_until(lambda: not tagged(tag))
             assert isinstance(await sandbox.leader_exited(), Lost)
             await sandbox.aclose()
 
@@ -161,7 +161,7 @@ async def test_a_slot_that_is_closed_with_something_unread_ends_the_tree(
             await read_line(sandbox.stdout)  # it has started, and its init has said so
             assert tagged(tag)
             sandbox._slot.close()
-            await poll(lambda: not tagged(tag), 2)
+            await poll(lambda: not tagged(tag))
             assert await sandbox.kill() == "cgroup"
             with contextlib.suppress(OSError):
                 await sandbox.aclose()

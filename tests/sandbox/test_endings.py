@@ -67,6 +67,11 @@ async def kill(guest: Guest) -> None:
 Ending = Callable[[Guest], Awaitable[None]]
 
 
+def parts(rounds: int, stay: str) -> list[tuple[str, tuple[str, ...]]]:
+    """So many crowds, a quarter of all adversaries each, in turn."""
+    return [(stay, adversaries.part(number)) for number in range(rounds)]
+
+
 async def crowds(
     adversary: str,
     pages: Pages,
@@ -103,7 +108,7 @@ async def crowds(
 async def test_nothing_lives_when_the_leader_has_exited(
     adversary: str, pages: Pages, rounds: int
 ) -> None:
-    await crowds(adversary, pages, [("-", adversaries.MODES)] * rounds, leave)
+    await crowds(adversary, pages, parts(rounds, "-"), leave)
 
 
 @pytest.mark.guarantee("S1", "S3")
@@ -111,17 +116,24 @@ async def test_nothing_lives_when_the_leader_has_exited(
 async def test_a_tree_that_timed_out_is_gone_by_the_grace_and_200_ms(
     adversary: str, pages: Pages, rounds: int
 ) -> None:
-    """Every second leader is deaf, so that the whole grace goes by."""
-    stays = ["30000", "!30000"] * (rounds // 2)
-    took = await crowds(adversary, pages, [(stay, adversaries.MODES) for stay in stays], time_out)
+    """Every second time its leader is deaf, so that the whole grace goes by."""
+    deaf = await crowds(adversary, pages, parts(rounds // 2, "!30000"), time_out)
     # The best of them: other work on the machine, and the crowd is one, is not what this is about.
-    late = tuple(mode for mode, times in took.items() if min(times[1::2]) > IN_TIME_S)
-    for mode in late:
-        alone = await crowds(adversary, pages, [("!30000", (mode,))] * 10, time_out)
-        assert min(alone[mode]) <= IN_TIME_S, mode
-    for mode, times in took.items():
-        assert min(times[1::2]) >= GRACE_MS / 1_000, f"{mode} was not deaf"
-        assert max(times) < DEADLINE_S, mode
+    for mode in (mode for mode, times in deaf.items() if min(times) > IN_TIME_S):
+        await assert_in_time_alone(adversary, pages, mode)
+    for mode, times in deaf.items():
+        assert min(times) >= GRACE_MS / 1_000, f"{mode} was not deaf"
+    listening = await crowds(adversary, pages, parts(rounds // 2, "30000"), time_out)
+    for mode, times in listening.items():
+        assert max(*times, *deaf[mode]) < DEADLINE_S, mode
+
+
+async def assert_in_time_alone(adversary: str, pages: Pages, mode: str) -> None:
+    """It is gone in time at least once in ten, with nobody else around."""
+    took: list[float] = []
+    while not took or took[-1] > IN_TIME_S:
+        assert len(took) < 10, f"{mode}: {took}"
+        took += (await crowds(adversary, pages, [("!30000", (mode,))], time_out))[mode]
 
 
 @pytest.mark.guarantee("S1")
@@ -130,8 +142,7 @@ async def test_a_tree_that_timed_out_is_gone_by_the_grace_and_200_ms(
 async def test_a_tree_that_is_ended_from_outside_leaves_nothing(
     adversary: str, pages: Pages, ending: Ending, rounds: int
 ) -> None:
-    plan = [("!30000", adversaries.part(number)) for number in range(rounds)]
-    took = await crowds(adversary, pages, plan, ending)
+    took = await crowds(adversary, pages, parts(rounds, "!30000"), ending)
     assert all(max(times) < DEADLINE_S for times in took.values())
 
 
@@ -140,7 +151,7 @@ async def leave_from_a_tracer(guest: Guest) -> None:
     assert "seccomp" not in guest.sandbox.layers
     if guest.mode == "ptrace_stopped":
         init = guest.sandbox.identity.init_pid
-        await poll(lambda: "t" in map(census.state, tree.descendants(init)), 5)
+        await poll(lambda: "t" in map(census.state, tree.descendants(init)))
     await leave(guest)
 
 

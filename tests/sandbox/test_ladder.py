@@ -23,6 +23,7 @@ from sandbox.client import Sandbox
 from sandbox.spec import Command, Ended, Lost, Spec, Started, Unkillable
 from tests.e2e.support.freezer import Freezer, new_freezer
 from tests.sandbox.support import (
+    PATIENCE_S,
     launched,
     new_tag,
     no_survivors,
@@ -66,10 +67,14 @@ def freezer() -> Iterator[Freezer]:
 
 
 @pytest.mark.guarantee("S1", "S3")
-async def test_a_stopped_init_is_killed_with_its_tree_and_not_waited_for(adversary: str) -> None:
+async def test_a_stopped_init_is_killed_with_its_tree_and_not_waited_for(
+    adversary: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group, "PATIENCE_S", PATIENCE_S)
+    monkeypatch.setattr(group, "DEADLINE_S", 2 * PATIENCE_S)
     async with started(adversary, "comet") as (sandbox, tag):
         os.kill(sandbox.identity.init_pid, signal.SIGSTOP)
-        wait_until(lambda: census.state(sandbox.identity.init_pid) == "T", 5)
+        wait_until(lambda: census.state(sandbox.identity.init_pid) == "T")
         began = time.monotonic()
         end = await group.end(sandbox, grace_ms=GRACE_MS, ask=True)
         took = time.monotonic() - began
@@ -93,7 +98,7 @@ async def test_the_tree_of_an_init_that_cannot_answer_is_killed_around_it(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(end)
-            await poll(lambda: not tagged(tag), 5)
+            await poll(lambda: not tagged(tag))
             assert not ends, "its tree is dead, and nobody has proven it yet"
             assert not sandbox.heard()
             freezer.thaw()
@@ -107,11 +112,11 @@ async def test_the_tree_of_an_init_that_cannot_answer_is_killed_around_it(
 async def test_an_order_that_was_read_is_heard(adversary: str) -> None:
     async with started(adversary, "deaf") as (sandbox, _):
         os.kill(sandbox.identity.init_pid, signal.SIGSTOP)
-        wait_until(lambda: census.state(sandbox.identity.init_pid) == "T", 5)
+        wait_until(lambda: census.state(sandbox.identity.init_pid) == "T")
         sandbox.terminate()
         assert not sandbox.heard()
         os.kill(sandbox.identity.init_pid, signal.SIGCONT)
-        await poll(sandbox.heard, 5)
+        await poll(sandbox.heard)
 
 
 @pytest.mark.guarantee("S1")
@@ -121,14 +126,14 @@ async def test_an_order_that_init_never_read_does_not_cost_its_record(adversary:
         init = sandbox.identity.init_pid
         leader = next(tree.descendants(init))
         os.kill(init, signal.SIGSTOP)
-        wait_until(lambda: census.state(init) == "T", 5)
+        wait_until(lambda: census.state(init) == "T")
         await sandbox.channel.send_all(b"!")
-        wait_until(lambda: census.state(leader) == "Z", 5)
+        wait_until(lambda: census.state(leader) == "Z")
         for _ in range(10):
             sandbox.terminate()  # one of them is read before it sees that its leader has gone
         os.kill(init, signal.SIGCONT)
-        wait_until(lambda: not census.alive(sandbox.identity), 5)
-        with trio.fail_after(5):
+        wait_until(lambda: not census.alive(sandbox.identity))
+        with trio.fail_after(PATIENCE_S):
             end = await sandbox.leader_exited()
         assert isinstance(end, Ended), end
         assert (end.how, end.status) == ("exited", 7)
@@ -221,7 +226,7 @@ async def test_a_frozen_cgroup_does_not_hold_up_the_end(adversary: str, cgroup_r
     async with started(adversary, "tree", cgroup_root=cgroup_root) as (sandbox, tag):
         cgroup = Path(sandbox.identity.cgroup or "")
         (cgroup / "cgroup.freeze").write_text("1")
-        await poll(lambda: "frozen 1" in (cgroup / "cgroup.events").read_text(), 5)
+        await poll(lambda: "frozen 1" in (cgroup / "cgroup.events").read_text())
         end = await group.end(sandbox, grace_ms=GRACE_MS, ask=True)
         assert isinstance(end, Lost)
         assert not tagged(tag)
@@ -267,7 +272,7 @@ async def test_only_what_is_below_that_init_is_killed_around_it(adversary: str) 
 async def test_a_recycled_init_is_nobodys_parent() -> None:
     with subprocess.Popen(["/bin/sh", "-c", "sleep 60 & wait"]) as stranger:
         try:
-            wait_until(lambda: list(tree.descendants(stranger.pid)), 5)
+            wait_until(lambda: list(tree.descendants(stranger.pid)))
             truth = census.identify(stranger.pid, None)
             forged = attrs.evolve(truth, start_time=truth.start_time + 1)
             assert await tree.kill_all_but_init(forged, hold_still=False)

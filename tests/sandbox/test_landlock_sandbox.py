@@ -10,7 +10,7 @@ import trio
 from sandbox import confine, group
 from sandbox.confine import Kernel
 from sandbox.spec import DEFAULT_ENVIRONMENT, Command, Ended, SandboxUnavailable, Spec, Started
-from tests.sandbox.support import launched, read_all, read_line, run_to_end
+from tests.sandbox.support import PATIENCE_S, launched, read_all, read_line, run_to_end
 from tests.sandbox.test_landlock import ABI, behind, needs_abi, needs_landlock, results, tree
 
 __all__ = ["tree"]
@@ -144,7 +144,7 @@ while :; do sleep 0.1; done
         command = Command(("/bin/sh", "-c", script), DEFAULT_ENVIRONMENT)
         assert isinstance(await sandbox.dispatch(command), Started)
         assert await read_line(sandbox.stdout) == b"ready\n"
-        with trio.fail_after(10):
+        with trio.fail_after(PATIENCE_S):
             end = await group.end(sandbox, grace_ms=5_000, ask=True)
             assert isinstance(end, Ended), end
             assert (end.how, end.status, end.proof) == ("exited", 7, "cgroup")

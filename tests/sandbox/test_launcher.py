@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.lowlevel
 import trio.testing
 
 from sandbox import census, client, group, process
@@ -29,6 +30,7 @@ from sandbox.spec import (
 )
 from tests.sandbox.support import (
     IDS,
+    PATIENCE_S,
     inits,
     launched,
     new_tag,
@@ -49,14 +51,14 @@ async def test_a_lost_launcher_ends_its_sandboxes_and_is_replaced() -> None:
         running = await launcher.prepare(Spec())
         assert isinstance(await running.dispatch(Command(("/bin/sleep", "60"))), Started)
         os.kill(first, signal.SIGKILL)
-        with trio.fail_after(2):
+        with trio.fail_after(PATIENCE_S):
             for sandbox in (waiting, running):
                 end = await sandbox.leader_exited()
                 assert isinstance(end, Lost)
                 assert end.proof == "pidfd"
                 assert not census.alive(sandbox.identity)
                 await sandbox.aclose()
-            await poll(lambda: launcher.pid != first, 2)
+            await poll(lambda: launcher.pid != first)
         end, out, _ = await run_to_end(launcher, ("/bin/echo", "again"))
         assert isinstance(end, Ended)
         assert out == b"again\n"
@@ -88,9 +90,9 @@ async def test_a_silent_launcher_is_lost_though_it_lives(monkeypatch: pytest.Mon
         sandbox = await launcher.prepare(Spec())
         assert isinstance(await sandbox.dispatch(Command(("/bin/sleep", "60"))), Started)
         os.kill(first, signal.SIGSTOP)
-        with trio.fail_after(3):
+        with trio.fail_after(PATIENCE_S):
             assert isinstance(await sandbox.leader_exited(), Lost)
-            await poll(lambda: launcher.pid != first, 2)
+            await poll(lambda: launcher.pid != first)
         await sandbox.aclose()
         await (await launcher.prepare(Spec())).discard()
 
@@ -109,7 +111,7 @@ async def test_requests_that_fill_its_queue_do_not_hide_a_silent_launcher(
             except (LauncherLost, SandboxUnavailable) as error:
                 lost.append(error)
 
-        with trio.fail_after(20):
+        with trio.fail_after(PATIENCE_S):
             async with trio.open_nursery() as nursery:
                 for n in range(150):
                     nursery.start_soon(ask, Spec(tasks_max=1000 + n))
@@ -123,12 +125,15 @@ async def test_requests_that_fill_its_queue_do_not_hide_a_silent_launcher(
 async def test_a_daemon_that_was_stopped_does_not_take_it_for_its_launchers_silence(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(process, "PING_S", 0.05)
+    monkeypatch.setattr(process, "PING_S", 0.1)
     async with launched() as launcher:
         first = launcher.pid
         sandbox = await launcher.prepare(Spec())
-        assert isinstance(await sandbox.dispatch(Command(("/bin/sleep", "0.8"))), Started)
-        time.sleep(0.05 * process.SILENT_PINGS * 2)  # the loop stands still
+        waits = ("/bin/sh", "-c", "read x <&3")
+        assert isinstance(await sandbox.dispatch(Command(waits)), Started)
+        time.sleep(0.1 * process.SILENT_PINGS * 1.5)  # the loop stands still
+        await trio.lowlevel.checkpoint()
+        await sandbox.channel.send_all(b"\n")
         end = await sandbox.leader_exited()
         assert isinstance(end, Ended)
         assert (end.how, end.status, launcher.pid) == ("exited", 0, first)
@@ -139,7 +144,7 @@ async def test_a_launcher_that_keeps_dying_is_given_up(monkeypatch: pytest.Monke
     monkeypatch.setattr(process, "_BOOT", "pass")
     monkeypatch.setattr(client, "RESTARTS_MAX", 2)
     launcher = Launcher.start(**IDS)
-    with trio.fail_after(20), pytest.raises(LauncherLost, match="times in a row"):
+    with trio.fail_after(PATIENCE_S), pytest.raises(LauncherLost, match="times in a row"):
         await launcher.run()
 
 
@@ -154,7 +159,7 @@ async def test_preparing_has_a_deadline_and_a_late_answer_leaves_no_init(
         os.kill(launcher.pid, signal.SIGCONT)
         monkeypatch.setattr(client, "PREPARE_S", 5)
         await (await launcher.prepare(Spec())).discard()
-        wait_until(lambda: not inits(launcher), 1)
+        wait_until(lambda: not inits(launcher))
 
 
 async def test_cancelling_a_preparation_leaves_nothing() -> None:
@@ -163,7 +168,7 @@ async def test_cancelling_a_preparation_leaves_nothing() -> None:
             with trio.move_on_after(n * 0.0005):
                 await (await launcher.prepare(Spec())).discard()
         await (await launcher.prepare(Spec())).discard()
-        await poll(lambda: not inits(launcher), 1)
+        await poll(lambda: not inits(launcher))
 
 
 async def test_nothing_is_left_open_after_many_attempts() -> None:
@@ -177,7 +182,7 @@ async def test_nothing_is_left_open_after_many_attempts() -> None:
             await failing.discard()
             await (await launcher.prepare(Spec())).discard()
         assert len(os.listdir("/proc/self/fd")) == before
-        await poll(lambda: not inits(launcher), 1)
+        await poll(lambda: not inits(launcher))
         if os.access(f"/proc/{launcher.pid}/fd", os.R_OK):  # an ordinary user may not look
             assert len(os.listdir(f"/proc/{launcher.pid}/fd")) <= 6
 
@@ -244,7 +249,7 @@ async def test_a_tree_that_cannot_die_is_called_unkillable_until_it_does(adversa
             await sandbox.discard()
     finally:
         (cage / "freezer.state").write_text("THAWED")
-        wait_until(lambda: not (cage / "cgroup.procs").read_text(), 2)
+        wait_until(lambda: not (cage / "cgroup.procs").read_text())
         cage.rmdir()
 
 
@@ -284,8 +289,8 @@ async def test_a_handler_outlives_idle_worker_threads() -> None:
             await trio.to_thread.run_sync(time.sleep, 0.01)
             first = launcher.pid
             os.kill(first, signal.SIGKILL)
-            with trio.fail_after(5):
-                await poll(lambda: launcher.pid != first, 5)
+            with trio.fail_after(PATIENCE_S):
+                await poll(lambda: launcher.pid != first)
             sandbox = await launcher.prepare(Spec())
             assert isinstance(await sandbox.dispatch(Command(("/bin/sleep", "13"))), Started)
             end = await sandbox.leader_exited()

@@ -16,10 +16,9 @@ import trio
 from sandbox import pool, wire
 from sandbox.client import Launcher, Sandbox
 from sandbox.spec import DEFAULT_ENVIRONMENT, Command, Ended, Lost, Spec, Started
-from tests.sandbox.support import children, launched, poll, read_line, run_to_end
+from tests.sandbox.support import PATIENCE_S, children, launched, poll, read_line, run_to_end
 
 SH = "/bin/sh"
-FILLED_S = 5
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def folder(open_folder: Path) -> Iterator[Path]:
 
 
 async def filled(launcher: Launcher, count: int) -> None:
-    await poll(lambda: launcher.ready == count, FILLED_S)
+    await poll(lambda: launcher.ready == count)
 
 
 async def started(launcher: Launcher, script: str, spec: Spec | None = None) -> Sandbox:
@@ -69,7 +68,7 @@ async def test_no_pool_means_that_nothing_is_prepared_ahead() -> None:
             await said(launcher, "true")
         assert (launcher.ready, launcher.statistics.hits) == (0, 0)
         (template,) = children(launcher.pid)
-        await poll(lambda: not children(template), 1)
+        await poll(lambda: not children(template))
 
 
 async def test_a_short_attempt_is_not_disturbed_and_a_long_one_is_prepared_beside(
@@ -92,10 +91,10 @@ async def test_all_profiles_together_hold_no_more_than_the_total_and_the_oldest_
         specs = [Spec(tasks_max=10 + n) for n in range(4)]
         for spec in specs:
             await said(launcher, "true", spec)
-            await poll(lambda: launcher.ready >= 2, FILLED_S)
+            await poll(lambda: launcher.ready >= 2)
             assert launcher.ready <= 3
         newest = launcher._pool._profiles[specs[-1]]
-        await poll(lambda: len(newest.ready) == 2, FILLED_S)
+        await poll(lambda: len(newest.ready) == 2)
         assert launcher.ready == 3
         assert launcher.statistics.evicted > 0
         hits = launcher.statistics.hits
@@ -119,7 +118,7 @@ async def test_a_template_that_was_given_up_ends_with_its_last_attempt(
         end = await sandbox.leader_exited()
         assert isinstance(end, Ended)
         await sandbox.discard()
-        await poll(lambda: len(children(launcher.pid)) == 1, 2)
+        await poll(lambda: len(children(launcher.pid)) == 1)
 
 
 @pytest.mark.guarantee("S4")
@@ -169,7 +168,7 @@ async def test_nothing_waits_longer_than_the_age(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pool, "AGE_MAX_S", 0.3)
     async with launched(pool=1, pool_total=2) as launcher:
         await said(launcher, "true")
-        await poll(lambda: launcher.ready == 0 and not children(launcher.pid), 5)
+        await poll(lambda: launcher.ready == 0 and not children(launcher.pid))
         assert launcher.statistics.stale == 1
         assert await said(launcher, "echo again") == "again"
 
@@ -181,7 +180,7 @@ async def test_a_ready_sandbox_that_was_killed_is_not_given_out() -> None:
         (template,) = children(launcher.pid)
         for init in children(template):
             os.kill(init, signal.SIGKILL)
-        await poll(lambda: not children(template), 2)
+        await poll(lambda: not children(template))
         assert await said(launcher, "echo alive") == "alive"
 
 
@@ -194,7 +193,7 @@ async def test_a_template_that_was_killed_takes_its_attempts_alone() -> None:
         other = await started(launcher, "echo up; read x <&3; exit 5", Spec(tasks_max=5))
         await read_line(other.stdout)
         os.kill(template, signal.SIGKILL)
-        with trio.fail_after(3):
+        with trio.fail_after(PATIENCE_S):
             end = await sandbox.leader_exited()
         assert isinstance(end, Lost)
         assert end.proof == "pidfd"
@@ -213,7 +212,7 @@ async def test_what_a_lost_launcher_had_ready_is_never_given_out() -> None:
         await filled(launcher, 2)
         first = launcher.pid
         os.kill(first, signal.SIGKILL)
-        await poll(lambda: launcher.pid != first, 3)
+        await poll(lambda: launcher.pid != first)
         assert launcher.ready == 0
         assert await said(launcher, "echo again") == "again"
 
@@ -224,7 +223,7 @@ async def test_a_new_size_discards_what_was_ready_before() -> None:
         await filled(launcher, 2)
         launcher.resize(0, 0)
         assert launcher.ready == 0
-        await poll(lambda: not children(launcher.pid), 2)
+        await poll(lambda: not children(launcher.pid))
         launcher.resize(1, 1)
         await said(launcher, "true")
         await filled(launcher, 1)
@@ -250,19 +249,19 @@ async def test_a_network_namespace_is_used_again_only_when_it_was_left_clean() -
     async with launched() as launcher:
         clean = await said(launcher, NET)
         (template,) = children(launcher.pid)
-        await poll(lambda: not children(template), 2)
+        await poll(lambda: not children(template))
         assert await said(launcher, NET) == clean
-        await poll(lambda: not children(template), 2)
+        await poll(lambda: not children(template))
         # A connection that was closed lingers for a minute in TIME_WAIT.
         assert await said(launcher, f'/usr/bin/python3 -c "{lingering}"') == clean
-        await poll(lambda: not children(template), 2)
+        await poll(lambda: not children(template))
         after = await said(launcher, NET)
         assert after != clean
-        await poll(lambda: not children(template), 2)
+        await poll(lambda: not children(template))
         sandbox = await started(launcher, f"{NET}; sleep 60")
         assert (await read_line(sandbox.stdout)).decode().strip() == after
         await sandbox.discard()  # killed
-        await poll(lambda: not children(template), 2)
+        await poll(lambda: not children(template))
         assert await said(launcher, NET) not in {clean, after}
 
 
@@ -287,7 +286,7 @@ async def test_many_attempts_leave_no_descriptor_and_no_process() -> None:
                 await said(launcher, f"exit {n % 2}")
         await filled(launcher, 2)
         assert len(os.listdir("/proc/self/fd")) == before
-        await poll(lambda: len(children(template)) == 2, 2)
+        await poll(lambda: len(children(template)) == 2)
         if os.access(f"/proc/{template}/fd", os.R_OK):  # an ordinary user may not look
             # The three standard ones, control, pidfd of itself, /proc, the home network
             # namespace; a pidfd and a network namespace per child, and those that are kept.
@@ -320,10 +319,10 @@ async def test_an_answer_that_nobody_read_does_not_cost_the_running_attempts() -
         (profile,) = launcher._pool._profiles.values()
         request = wire.REQUEST.pack(wire.PREPARE, 99, 0)
         profile._control.send(request)
-        await poll(lambda: len(children(template)) == 2, 2)
+        await poll(lambda: len(children(template)) == 2)
         await trio.lowlevel.wait_readable(profile._control)
         launcher.resize(0, 0)
-        await poll(lambda: len(children(template)) == 1, 2)
+        await poll(lambda: len(children(template)) == 1)
         await sandbox.channel.send_all(b"\n")
         end = await sandbox.leader_exited()
         assert isinstance(end, Ended), end

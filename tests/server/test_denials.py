@@ -45,7 +45,7 @@ async def test_a_user_database_that_does_not_answer_holds_up_nobody(
     async def deny() -> None:
         found.append(await Lacking(denial).refusal(7))
 
-    with trio.fail_after(10):
+    with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(deny)
             while not asked.is_set():  # noqa: ASYNC110 - set by another thread

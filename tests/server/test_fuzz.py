@@ -62,7 +62,7 @@ async def scenario(path: Path, pieces: list[bytes], each_alone: bool) -> None:
                 )  # fmt: skip
 
             await nursery.start(run)
-            with trio.fail_after(30):
+            with trio.fail_after(60):
                 await talk(path, pieces, each_alone=each_alone)
                 async with await trio.open_unix_socket(str(path)) as other:
                     await other.send_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -39,7 +39,7 @@ def name_of(pid: int) -> str:
     return ""
 
 
-def until(claim, seconds=10):
+def until(claim, seconds=60):
     deadline = time.monotonic() + seconds
     while not (found := claim()):
         assert time.monotonic() < deadline, "not in time"

@@ -23,7 +23,7 @@ OTHER = str(os.getpid() + 1)
 
 def connects(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
-        probe.settimeout(10)
+        probe.settimeout(60)
         return probe.connect_ex(str(path)) == 0
 
 
@@ -272,7 +272,7 @@ def test_systemds_socket_is_served_and_its_variables_are_gone(directory: Path) -
                     "inheritable": [False],
                 }
                 with socket.socket(socket.AF_UNIX) as client:
-                    client.settimeout(10)
+                    client.settimeout(60)
                     client.connect(str(path))
                     client.send(b"GET / HTTP/1.0\r\n\r\n")
                     answer = b""

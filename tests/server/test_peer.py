@@ -71,12 +71,12 @@ def holder(path: Path, ask: str) -> Iterator[Holder]:
         argv = [sys.executable, "-I", "-c", HOLDER, str(path), str(its.fileno()), ask]
         child = subprocess.Popen(argv, pass_fds=[its.fileno()])
         try:
-            ours.settimeout(10)
+            ours.settimeout(60)
             fds = array.array("i")
             _, ancillary, _, _ = ours.recvmsg(1, socket.CMSG_SPACE(4))
             fds.frombytes(ancillary[0][2])
             with socket.socket(fileno=fds[0]) as connection:
-                connection.settimeout(10)
+                connection.settimeout(60)
                 yield Holder(child, connection)
         finally:
             child.kill()

@@ -29,9 +29,9 @@ from tests.sandbox.support import new_tag, read_line
 
 GRACE_MS = 20
 BIG = 1 << 20
-PATIENCE_S = 30
+PATIENCE_S = 90
 # How long a launcher may be dead until everybody has noticed.
-NOTICED_S = 1.0
+NOTICED_S = 3.0
 
 Outcome = Ended | Lost | NotStarted | None
 """None: the launcher was killed under it."""

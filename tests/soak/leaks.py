@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shlex
 import subprocess
 import time
 from collections import Counter
@@ -24,6 +25,8 @@ SETTLE_S = 20.0
 # A network namespace takes a hundred numbers, and a template keeps up to eight for its next
 # attempts; the rest is for processes that this host starts and ends by itself.
 NAMESPACES_SLACK = 1_024
+# So many namespaces that somebody else ends are not taken for numbers that came back.
+GAPS = 8
 # Processes with a mount namespace of their own.
 OWN_MOUNTS = ("effectd-root", "effectd-init")
 # Cgroups that are removed and not yet freed: each of them waits for a grace period of RCU.
@@ -96,26 +99,35 @@ def difference(before: Counts, after: Counts) -> dict[str, tuple[int, int]]:
 # --- what other processes of the host change too, so that it is bounded and not equal
 
 
-def lowest_free_namespace() -> int:
-    """The number that the next namespace gets: the kernel gives the lowest that is free.
+def settled_namespace() -> int:
+    """The lowest of several looks: some of what the last tests ended may still have its numbers."""
+    seen = []
+    for _ in range(8):
+        seen.append(free_namespace())
+        time.sleep(0.05)
+    return min(seen)
 
-    So it climbs with every namespace that stays, whoever holds it: a process, a mount, a
-    descriptor or nobody at all. One network namespace takes a hundred of these numbers.
+
+def free_namespace() -> int:
+    """The number of the last of a few new network namespaces that are there at the same time.
+
+    The kernel gives the lowest number that is free, so it climbs with every namespace that stays,
+    whoever holds it: a process, a mount, a descriptor or nobody at all. What others on this host
+    end meanwhile leaves gaps below; the first ones fill them.
     """
-    script = "for n in user net pid mnt ipc uts cgroup; do readlink /proc/self/ns/$n; done"
-    done = subprocess.run(
-        ["unshare", "--user", "--map-current-user", "--fork", "--pid", "--net", "sh", "-c", script],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return min(int(number) for number in re.findall(r"\[(\d+)\]", done.stdout.splitlines()[0]))
+    script = "readlink /proc/self/ns/net"
+    for _ in range(GAPS):
+        script = f"unshare --net sh -c {shlex.quote(f'{script}; :')}"
+    command = ["unshare", "--user", "--map-root-user", "--fork", "--pid", "sh", "-c"]
+    done = subprocess.run([*command, f"{script}; :"], check=True, capture_output=True, text=True)
+    (number,) = re.findall(r"net:\[(\d+)\]", done.stdout)
+    return int(number)
 
 
 def no_more_namespaces(before: int) -> None:
     """Wait until new namespaces are numbered as they were: none stays, none waits for its end."""
     deadline = time.monotonic() + SETTLE_S
-    while (now := lowest_free_namespace()) > before + NAMESPACES_SLACK:
+    while (now := free_namespace()) > before + NAMESPACES_SLACK:
         assert time.monotonic() < deadline, f"namespaces were left behind: {before} -> {now}"
         time.sleep(0.1)
 

@@ -108,13 +108,12 @@ def namespaces(count: int) -> Iterator[None]:
             process.communicate()
 
 
-@pytest.mark.long  # on a host that still takes down others' namespaces it may see a freed number
 def test_network_namespaces_that_stay_are_noticed() -> None:
-    seen = [leaks.lowest_free_namespace() for _ in range(12)]
-    if max(seen) - min(seen) > leaks.NAMESPACES_SLACK // 4:
-        pytest.skip("somebody else on this host makes and ends namespaces all the time")
-    with namespaces(24), pytest.raises(AssertionError, match="namespaces were left behind"):
-        leaks.no_more_namespaces(max(seen))
+    before = leaks.settled_namespace()
+    leaks.no_more_namespaces(before)
+    with namespaces(40), pytest.raises(AssertionError, match="namespaces were left behind"):
+        leaks.no_more_namespaces(before)
+    leaks.no_more_namespaces(before)
 
 
 @pytest.mark.parametrize(("grown", "noticed"), [(0.04, False), (0.06, True)])

@@ -54,7 +54,7 @@ async def soaked(
         await soak.rest()
         before = await trio.to_thread.run_sync(leaks.settled, count_now)
         memory = leaks.resident(os.getpid())
-        namespaces, mounts = leaks.lowest_free_namespace(), leaks.mount_points()
+        namespaces, mounts = leaks.settled_namespace(), leaks.mount_points()
 
         await soak.run(mixed(count - warm_up, launcher_kills, seed=2), AT_ONCE)
         await soak.rest()

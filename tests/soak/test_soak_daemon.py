@@ -116,7 +116,7 @@ def _soak(daemon: Daemon, outcomes: dict[str, str], count: int, warm_up: int, ki
     _lose_the_launcher(daemon)
     _rest(daemon, outcomes)
     before = leaks.settled(count_now)
-    namespaces, mounts = leaks.lowest_free_namespace(), leaks.mount_points()
+    namespaces, mounts = leaks.settled_namespace(), leaks.mount_points()
     memory = leaks.resident(daemon.pid)
     for turn in range(kills + 1):
         _calls(daemon, outcomes, (count - warm_up) // (kills + 1), seed=turn + 2)

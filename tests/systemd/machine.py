@@ -65,7 +65,7 @@ class Machine(ABC):
         assert done.status == expect, (done.argv, done.status, done.out, done.err)
         return json.loads(done.out)
 
-    def until(self, holds: Callable[[], object], what: str, seconds: float = 20) -> None:
+    def until(self, holds: Callable[[], object], what: str, seconds: float = 60) -> None:
         """Wait until something holds, by asking again; each question costs a process."""
         deadline = time.monotonic() + seconds
         while not holds():

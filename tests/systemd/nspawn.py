@@ -89,7 +89,7 @@ exec env SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 {shlex.join(nspawn)}
 def _leader(nspawn: subprocess.Popen[bytes], console: Path) -> int:
     """Wait for the container's PID 1."""
     children = Path(f"/proc/{nspawn.pid}/task/{nspawn.pid}/children")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         assert nspawn.poll() is None, console.read_text(errors="replace")
         for child in children.read_text().split():
@@ -120,7 +120,7 @@ def _remove(path: Path) -> None:
     with contextlib.suppress(OSError):
         (path / "cgroup.kill").write_text("1")
     below = sorted((entry for entry in path.rglob("*") if entry.is_dir()), reverse=True)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     for directory in (*below, path):
         while True:
             try:

@@ -9,6 +9,10 @@ import pytest
 from tests.systemd.machine import Machine
 from tests.systemd.support import PROVIDER, UNIT, charge_and_stay, end_charges, kill_and_time_ms
 
+# Long before TimeoutStopSec, and later than on any machine that is merely busy: what is killed
+# with the daemon is gone within milliseconds.
+LATE_MS = 15_000
+
 pytestmark = pytest.mark.timeout(600)  # the first one makes and boots the machine
 
 
@@ -23,7 +27,7 @@ def wait_for_another(machine: Machine, gone: int) -> None:
             and main_pid(machine) not in {0, gone}
         ),
         "systemd started it again",
-        30,
+        90,
     )
 
 
@@ -32,7 +36,7 @@ def wait_for_another(machine: Machine, gone: int) -> None:
 def test_handlers_die_with_what_started_them(service: Machine, whom: str) -> None:
     operation, gone = charge_and_stay(service, "charge"), main_pid(service)
     try:
-        assert kill_and_time_ms(service, whom) < 1_000
+        assert kill_and_time_ms(service, whom) < LATE_MS
         if whom != "launcher":
             wait_for_another(service, gone)
     finally:
@@ -45,7 +49,7 @@ def test_where_only_systemd_is_left_to_kill_it_does_so_at_once(service: Machine)
     by KillMode=control-group it would live for the whole TimeoutStopSec."""
     operation, gone = charge_and_stay(service, "charge-trusted"), main_pid(service)
     try:
-        assert kill_and_time_ms(service, "all but the handler") < 1_000
+        assert kill_and_time_ms(service, "all but the handler") < LATE_MS
         wait_for_another(service, gone)
     finally:
         end_charges(service, operation)
@@ -116,7 +120,7 @@ def test_attempts_leave_no_cgroup_behind(service: Machine) -> None:
         found = [path.removesuffix("/cgroup.events") for path in service.shell(script).split()]
         return [path for path in found if path not in {"./runs", "."}]
 
-    service.until(lambda: not empty(), "every cgroup that is left holds a process", 10)
+    service.until(lambda: not empty(), "every cgroup that is left holds a process")
     slots = service.shell(f"find {UNIT}/runs -mindepth 1 -type d").split()
     # Sandboxes kept ready, and what they are forked from: bounded, however many attempts ran.
     assert len(slots) <= 8 + 8

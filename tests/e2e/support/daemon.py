@@ -28,8 +28,11 @@ from tests.e2e.support.world import World
 
 HANDLERS = Path(__file__).parents[1] / "handlers"
 START_S = 60.0
-# What the daemon promises about processes that outlive it.
-GONE_S = 1.0
+# The promise is that nothing outlives a daemon by a second; tests/sandbox/test_host_death.py times
+# it, the best of many. Here a daemon dies once, on a machine that others share, and whoever is
+# not killed with it is alive for ever: this much later it is not the machine any more.
+GONE_S = 15.0
+PROMISED_S = 1.0
 
 
 def interpreter() -> str:
@@ -170,7 +173,7 @@ class Daemon:
         self._family = {(pid, born) for pid, born in self._family if is_alive(pid, born)}
         return sorted({*tagged(str(self.base)), *(pid for pid, _ in self._family)})
 
-    def gone(self, within_s: float = GONE_S) -> float:
+    def gone(self, within_s: float = START_S) -> float:
         """Wait until nothing of a dead daemon is alive; the seconds it took."""
         return wait_until(lambda: not self.everything_alive(), within_s, "a survivor")
 

@@ -37,7 +37,7 @@ class Freezer:
     def _say(self, state: str) -> None:
         file = self._path / "freezer.state"
         file.write_text(state)
-        wait_until(lambda: file.read_text().strip() == state, 20, f"the freezer is {state}")
+        wait_until(lambda: file.read_text().strip() == state, 60, f"the freezer is {state}")
 
     def close(self) -> None:
         """Thaw what is left and remove the cgroup when it is empty."""
@@ -46,7 +46,7 @@ class Freezer:
         for pid in (self._path / "cgroup.procs").read_text().split():
             with contextlib.suppress(OSError):  # it died
                 parent.write_text(pid)
-        wait_until(self._removed, 20, "the freezer is empty")
+        wait_until(self._removed, 60, "the freezer is empty")
 
     def _removed(self) -> bool:
         with contextlib.suppress(OSError):

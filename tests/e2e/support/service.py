@@ -139,7 +139,7 @@ class Service(Daemon):
         """Have configuration and manifests read again; the line that the daemon says of it."""
         before = len(self.log)
         os.kill(self.pid, signal.SIGHUP)
-        wait_until(lambda: says in self.log[before:], 30, f"it says {says!r}")
+        wait_until(lambda: says in self.log[before:], 60, f"it says {says!r}")
         return next(line for line in self.log[before:].splitlines() if says in line)
 
     def client(self, uid: int, *groups: int) -> AsUser:

@@ -82,7 +82,7 @@ class Story:
         self._reach_the_moment()
         position = self.api.status()["journal"]["position"]
         self.daemon.kill9()
-        self.survived_s = self.daemon.gone(within_s=30)
+        self.survived_s = self.daemon.gone()
         self.world.release()
         self._look_again()
         self.operations = {name: self.api.operation(one) for name, one in self.ids.items()}
