@@ -15,12 +15,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-ALIKE = frozenset(
-    (
-        *("tests/bench", "tests/config", "tests/core", "tests/demo", "tests/dispatch"),
-        *("tests/journal", "tests/mutants", "sdk/tests"),
-    )
-)
+ALIKE = frozenset(("tests/core", "tests/dispatch", "tests/mutants", "sdk/tests"))
 """Areas that do the same for root as for anybody: `--privileged` leaves them out."""
 
 LONGEST = (

@@ -236,15 +236,18 @@ async def test_many_requests_at_once_share_one_template() -> None:
     assert launcher.statistics.templates == 1
 
 
-NET = "readlink /proc/self/ns/net"
+# The cookie of a socket's network namespace (SO_NETNS_COOKIE): the kernel gives it once, where the
+# namespace's number is given again.
+COOKIE = "print(int.from_bytes(socket.socket().getsockopt(1, 71, 8), 'little'), flush=True)"
+NET = f'/usr/bin/python3 -ISc "import socket; {COOKIE}"'
 
 
 @pytest.mark.guarantee("S5")
 async def test_a_network_namespace_is_used_again_only_when_it_was_left_clean() -> None:
     lingering = (
-        "import os, socket; listener = socket.create_server(('127.0.0.1', 0));"
+        "import socket; listener = socket.create_server(('127.0.0.1', 0));"
         " one = socket.create_connection(listener.getsockname()); two, _ = listener.accept();"
-        " one.close(); two.close(); print(os.readlink('/proc/self/ns/net'))"
+        f" one.close(); two.close(); {COOKIE}"
     )
     async with launched() as launcher:
         clean = await said(launcher, NET)
