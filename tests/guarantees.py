@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ PAGE = ROOT / "docs" / "guarantees.md"
 TESTS = (ROOT / "tests", ROOT / "sdk" / "tests")
 
 
+@functools.cache
 def marked() -> dict[str, Counter[str]]:
     """Row id -> test file -> how many tests of it carry the marker. Read, not imported."""
     found: dict[str, Counter[str]] = {}

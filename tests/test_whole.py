@@ -55,7 +55,7 @@ def test_a_whole_run_is_shared_out_and_fails_when_it_shows_nothing_of_an_area(
 ) -> None:
     (project / "tests" / "systemd" / "test_more.py").write_text(PASSES)
     (project / "tests" / "e2e" / "test_it.py").write_text(SKIPS)
-    code, said = run(project, "-n", "auto")
+    code, said = run(project, "-n", "2")
     assert "4 passed, 1 skipped" in said
     assert code == 1, said
     assert "no test passed of: tests/e2e" in said

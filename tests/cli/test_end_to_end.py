@@ -294,7 +294,7 @@ def test_at_a_terminal_the_wait_shows_progress_and_escapes_it(daemon: Daemon) ->
     assert process.stdout is not None
     with process.stdout:
         assert process.stdout.read() == b'""\n'
-    assert process.wait(15) == Exit.DONE
+    assert process.wait(60) == Exit.DONE
     assert b"steps half\\x1b[2Jway" in seen
     assert b"half\x1b[2J" not in seen
 

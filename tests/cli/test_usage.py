@@ -414,7 +414,7 @@ def test_on_a_terminal_there_is_colour_and_no_color_takes_it_away() -> None:
                 if not chunk:
                     break
                 text += chunk
-            process.wait(30)
+            process.wait(60)
         finally:
             os.close(leader)
         return text.decode()

@@ -228,7 +228,7 @@ def database(open_folder: Path) -> Iterator[Database]:
         yield made
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(60)
 
 
 async def test_psql_over_a_declared_socket(database: Database) -> None:

@@ -163,6 +163,6 @@ def test_providers_end_with_their_standard_input() -> None:
             for process in started:
                 assert process.stdin is not None
                 process.stdin.close()
-            assert [process.wait(20) for process in started] == [0, 0, 0]
+            assert [process.wait(60) for process in started] == [0, 0, 0]
         finally:
             processes.end_all()

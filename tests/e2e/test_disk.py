@@ -87,7 +87,7 @@ def test_damage_to_what_was_acknowledged_is_served_read_only_and_said(daemon: Da
         assert (answer.status, answer.code) == (503, "JournalCorrupt")
         assert segment.name in answer.document["detail"]
         assert answer.document["retryable"] is False
-    assert daemon.stop(10) == 0
+    assert daemon.stop() == 0
     assert on_disk(daemon) == before
     assert verified(daemon) == 2
 
@@ -193,7 +193,7 @@ def test_after_a_failed_sync_nothing_is_started_and_the_restart_reads_the_disk(
         assert daemon.running
         daemon.world.release()
         assert daemon.process is not None
-        assert daemon.process.wait(30) == 75
+        assert daemon.process.wait(60) == 75
     assert "not recorded: a confirmation" in daemon.log
     assert "not recorded: the end of an attempt" in daemon.log
     assert running["call"]["call_id"] in daemon.log.partition("not recorded: a confirmation")[2]
