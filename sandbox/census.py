@@ -15,6 +15,7 @@ from pathlib import Path
 
 import trio
 
+from sandbox import scarce
 from sandbox.cgroups import Cgroup
 from sandbox.spec import Identity, Proof
 
@@ -43,14 +44,20 @@ def alive(identity: Identity) -> bool:
     """Whether any process of that sandbox may be alive.
 
     A zombie init counts as dead: it becomes one only when its pid namespace is empty. A recorded
-    cgroup is looked at as well, since it also holds what has no pid namespace.
+    cgroup is looked at as well, since it also holds what has no pid namespace. What cannot be
+    looked at for want of a descriptor counts as alive.
     """
     if identity.boot_id != boot_id():
         return False
     cgroup = Cgroup.recorded(identity.cgroup)
     if cgroup is not None and cgroup.populated():
         return True
-    fields = stat_fields(identity.init_pid)
+    try:
+        fields = stat_fields(identity.init_pid)
+    except OSError as error:
+        if error.errno not in scarce.ERRORS:
+            raise
+        return True
     return bool(fields) and int(fields[19]) == identity.start_time and fields[0] not in "ZX"
 
 
@@ -71,8 +78,14 @@ async def end_survivor(identity: Identity, deadline_s: float = 5) -> Proof | Non
 
 def state(pid: int) -> str:
     """The letter that ps shows: R runs or waits for a processor, S sleeps, D sleeps so that nothing
-    wakes it, T is stopped, t held by a tracer, Z dead and not reaped; empty: gone."""
-    fields = stat_fields(pid)
+    wakes it, T is stopped, t held by a tracer, Z dead and not reaped; ? when there is no descriptor
+    to look with; empty: gone."""
+    try:
+        fields = stat_fields(pid)
+    except OSError as error:
+        if error.errno not in scarce.ERRORS:
+            raise
+        return "?"
     return fields[0] if fields else ""
 
 
@@ -103,8 +116,8 @@ def _kill(identity: Identity) -> None:
         return  # no such process
     try:
         # Only now: from here the pidfd names whoever has this start time, and no one later.
-        if start_time(identity.init_pid) == identity.start_time and _is_init(identity.init_pid):
-            with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(OSError):  # gone, or cannot be looked at now: asked again
+            if start_time(identity.init_pid) == identity.start_time and _is_init(identity.init_pid):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     finally:
         os.close(pidfd)
@@ -126,10 +139,11 @@ def _tracer(pid: int) -> int:
 
 
 def _status(pid: int, name: str) -> list[str]:
-    """The words of one line of /proc/PID/status; none when the process is gone."""
+    """The words of one line of /proc/PID/status; none when the process is gone, or cannot be
+    looked at."""
     try:
         text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:
         return []
     for line in text.splitlines():
         if line.startswith(name):

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import attrs
 
+from sandbox import scarce
 from sandbox.spec import SandboxUnavailable
 
 RUNS = "runs"
@@ -93,7 +94,8 @@ class Cgroup:
         """Make one with a name that this boot has not seen: records outlive cgroups.
 
         ``gid``: the group of whoever forks the sandbox's init into it, when that is not the daemon.
-        SandboxUnavailable when the kernel makes none; a limit without its controller is left out.
+        SandboxUnavailable when the kernel makes none; a limit without its controller is left out,
+        one that no descriptor is left to set refuses.
         """
         runs = root / RUNS
         path = runs / f"slot-{time.monotonic_ns()}-{next(_numbers)}"
@@ -111,7 +113,11 @@ class Cgroup:
         except OSError as error:
             cause = f"{error.strerror}: {error.filename or path}"
             raise SandboxUnavailable("cgroup", cause, _REMEDY) from error
-        return cls(path).limited(memory_max=memory_max, tasks_max=tasks_max)
+        try:
+            return cls(path).limited(memory_max=memory_max, tasks_max=tasks_max)
+        except OSError as error:
+            path.rmdir()
+            raise scarce.refused(error.errno or 0) from error
 
     @classmethod
     def recorded(cls, path: str | None) -> Cgroup | None:
@@ -123,7 +129,10 @@ class Cgroup:
     # --- limits
 
     def limited(self, *, memory_max: int | None, tasks_max: int | None) -> Cgroup:
-        """Set both limits, in bytes and in tasks beside init; the value says which of them hold."""
+        """Set both limits, in bytes and in tasks beside init; the value says which of them hold.
+
+        OSError when there is no descriptor to try it with.
+        """
         held: list[str] = []
         if memory_max is not None and self._limit_memory(memory_max):
             held.append("memory")
@@ -159,28 +168,34 @@ class Cgroup:
         return fds
 
     def kill(self) -> None:
-        """SIGKILL to all inside, atomically with respect to forks; one that is gone is dead."""
+        """SIGKILL to all inside, atomically with respect to forks; one that is gone is dead.
+
+        Without a descriptor it does nothing: repeat it while something is inside.
+        """
         try:
             (self.path / "cgroup.kill").write_text("1")
         except OSError as error:
-            if error.errno not in _GONE:
+            if error.errno not in _GONE and error.errno not in scarce.ERRORS:
                 raise
 
     def populated(self) -> bool:
-        """Whether any process, zombies aside, is in it or below."""
+        """Whether any process, zombies aside, is in it or below; what cannot be looked at is."""
         try:
             events = (self.path / "cgroup.events").read_text()
         except OSError as error:
+            if error.errno in scarce.ERRORS:
+                return True
             if error.errno in _GONE:
                 return False
             raise
         return "populated 1" in events
 
     def pids(self) -> list[int]:
+        """As this process numbers them; none when there is no descriptor to look with."""
         try:
             return [int(line) for line in (self.path / "cgroup.procs").read_text().split()]
         except OSError as error:
-            if error.errno in _GONE:
+            if error.errno in _GONE or error.errno in scarce.ERRORS:
                 return []
             raise
 
@@ -231,10 +246,15 @@ class Cgroup:
 
 
 def put(file: Path | str, value: str) -> bool:
-    """Write to a kernel file that may not be there, or refuse; whether it took the value."""
+    """Write to a kernel file that may not be there, or refuse; whether it took the value.
+
+    OSError when there is no descriptor to ask with.
+    """
     try:
         fd = os.open(file, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)  # never O_CREAT
-    except OSError:
+    except OSError as error:
+        if error.errno in scarce.FILES:
+            raise
         return False
     try:
         os.write(fd, value.encode())

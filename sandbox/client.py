@@ -183,7 +183,8 @@ class Launcher:
             finally:
                 for fd in fds:
                     os.close(fd)
-        return await self._home.confined(self._home.sandbox(forked, wire.BY_CGROUP, cgroup))
+            sandbox = self._home.sandbox(forked, wire.BY_CGROUP, cgroup)
+        return await self._home.confined(sandbox)
 
 
 def _raise_file_limit() -> int:

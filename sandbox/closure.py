@@ -18,7 +18,7 @@ from pathlib import Path
 
 import attrs
 
-from sandbox import elf, layouts, shebang
+from sandbox import elf, layouts, scarce, shebang
 from sandbox.plan import SYSTEM
 from sandbox.spec import DEFAULT_ENVIRONMENT
 
@@ -102,6 +102,8 @@ class _Search:
                 named = shebang.interpreters(file, self.search_path)
                 self._belongings(file, named)
             except OSError as error:
+                if error.errno in scarce.FILES:
+                    raise  # that says nothing of the file
                 self.warnings[f"{path}: {error.strerror}"] = None
                 continue
             waiting += named

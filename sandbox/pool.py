@@ -14,6 +14,7 @@ from collections.abc import Callable
 import attrs
 import trio
 
+from sandbox import scarce
 from sandbox.process import Process
 from sandbox.profile import Home, Profile, Stamp, TemplateLost, stamp_of
 from sandbox.slot import Sandbox
@@ -107,6 +108,7 @@ class Pool:
                 sandbox = await profile.fork(ahead=False)
             finally:
                 profile.wanted -= 1
+            profile.failed = False  # whatever was in the way of filling it is gone
         return self._given(profile, sandbox)
 
     def _popped(self, profile: Profile) -> Sandbox | None:
@@ -275,6 +277,9 @@ def _may_hang(spec: Spec) -> bool:
 
 
 async def _stamp(spec: Spec) -> Stamp:
-    if _may_hang(spec):
-        return await trio.to_thread.run_sync(stamp_of, spec, abandon_on_cancel=True)
-    return stamp_of(spec)
+    if not _may_hang(spec):
+        return stamp_of(spec)
+    try:
+        return await scarce.in_thread(stamp_of, spec)
+    except OSError as error:
+        raise scarce.refused(error.errno or 0) from error

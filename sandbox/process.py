@@ -18,7 +18,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from sandbox import wire
+from sandbox import scarce, wire
 from sandbox.spec import LauncherLost, SandboxUnavailable
 
 PING_S = 1.0
@@ -56,16 +56,47 @@ def received(fds: list[int]) -> Forked:
     """What came with a PREPARED: a pidfd and a socket.
 
     The pid is read from the pidfd, since the sender may live in a pid namespace of its own.
+    OSError when there is no descriptor for that, or none was left for the two: both are closed.
     """
+    try:
+        text = _fdinfo(fds)
+    except OSError:
+        for fd in fds:
+            os.close(fd)
+        raise
     pidfd, slot = fds
-    with open(f"/proc/self/fdinfo/{pidfd}", "rb") as file:  # noqa: PTH123 - on the hot path
-        text = file.read()
     at = text.index(b"Pid:\t") + 5
     return Forked(int(text[at : text.index(b"\n", at)]), pidfd, _seqpacket(slot))
 
 
+def _fdinfo(fds: list[int]) -> bytes:
+    if len(fds) != 2:  # the kernel drops what does not fit under RLIMIT_NOFILE
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    with open(f"/proc/self/fdinfo/{fds[0]}", "rb") as file:  # noqa: PTH123 - on the hot path
+        return file.read()
+
+
 def _seqpacket(fd: int) -> socket.socket:
     return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET, 0, fileno=fd)
+
+
+def _started(control: int, uid: int, gid: int) -> subprocess.Popen[bytes]:
+    """The launcher's process, which is given ``control`` and a pidfd of this one."""
+    me = os.pidfd_open(os.getpid())
+    folder = Path(__file__).resolve().parent.parent
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _BOOT, folder, *map(str, (control, me, uid, gid))],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(control, me),
+            env={},
+            cwd="/",
+            start_new_session=True,
+        )
+    finally:
+        os.close(me)
 
 
 def unpacked_fds(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
@@ -82,6 +113,8 @@ def rights(fds: list[int]) -> list[tuple[int, int, array.array[int]]]:
 @attrs.define
 class _Answer:
     come: trio.Event = attrs.field(factory=trio.Event)
+    given: bool = False
+    """Whether the launcher answered; it is lost otherwise."""
     errno: int = 0
     fds: list[int] = attrs.field(factory=list[int])
 
@@ -93,25 +126,15 @@ class Process:
         # PDEATHSIG follows the thread that forked, not the process: a worker thread of trio's
         # ends after ten idle seconds and would take the launcher and every handler with it.
         assert threading.current_thread() is threading.main_thread()
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        me = os.pidfd_open(os.getpid())
-        folder = Path(__file__).resolve().parent.parent
-        numbers = (theirs.fileno(), me, uid, gid)
-        try:
-            self.popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", "-c", _BOOT, folder, *map(str, numbers)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), me),
-                env={},
-                cwd="/",
-                start_new_session=True,
-            )
-        finally:
-            theirs.close()
-            os.close(me)
-        self.pidfd = os.pidfd_open(self.popen.pid)
+        with contextlib.ExitStack() as unmade:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            unmade.callback(ours.close)
+            with theirs:
+                self.popen = _started(theirs.fileno(), uid, gid)
+            unmade.callback(self.popen.wait)
+            unmade.callback(self.popen.kill)
+            self.pidfd = os.pidfd_open(self.popen.pid)
+            unmade.pop_all()
         self.lost = trio.Event()
         self._buried = trio.Event()
         self._control = trio.socket.from_stdlib_socket(ours)
@@ -156,7 +179,8 @@ class Process:
         os.close(self.pidfd)
 
     async def request(self, kind: int, flags: int, plan: bytes, fds: list[int]) -> Forked:
-        """Have a child forked. `Refused` with the launcher's errno; LauncherLost."""
+        """Have a child forked. `Refused` with the launcher's errno; LauncherLost; OSError when
+        there is no descriptor for the child."""
         self._numbers = (self._numbers + 1) % (1 << 32)
         number = self._numbers
         answer = self._waiting[number] = _Answer()
@@ -171,7 +195,7 @@ class Process:
             self._waiting.pop(number, None)
         if answer.errno:
             raise Refused(answer.errno)
-        if len(answer.fds) != 2:  # a pidfd and a socket
+        if not answer.given:
             raise LauncherLost("the launcher ended while it prepared a sandbox")
         return received(answer.fds)
 
@@ -213,7 +237,7 @@ class Process:
                 for fd in fds:  # whoever asked has given up: end of file ends that child
                     os.close(fd)
             else:
-                answer.errno, answer.fds = code, fds
+                answer.given, answer.errno, answer.fds = True, code, fds
                 answer.come.set()
 
     async def _send(self, message: bytes, fds: list[int]) -> None:
@@ -225,11 +249,9 @@ class Process:
             except (OSError, trio.ClosedResourceError) as error:
                 if isinstance(error, OSError) and error.errno == errno.EMSGSIZE:
                     raise SandboxUnavailable("root", _TOO_MANY, "Declare directories.") from error
+                if isinstance(error, OSError) and error.errno in scarce.ERRORS:
+                    raise
                 raise LauncherLost("the launcher ended") from error
 
     async def _death(self) -> None:
-        own = os.dup(self.pidfd)  # trio lets one task wait per descriptor
-        try:
-            await trio.lowlevel.wait_readable(own)
-        finally:
-            os.close(own)
+        await scarce.exited(self.pidfd)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import select
 import signal
@@ -15,7 +14,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from sandbox import census, plan, remedies, wire
+from sandbox import census, plan, remedies, scarce, wire
 from sandbox.cgroups import Cgroup
 from sandbox.process import Forked, Process, Refused, received, rights, unpacked_fds
 from sandbox.root import FOLLOW
@@ -83,8 +82,16 @@ class Home:
         )
 
     def sandbox(self, forked: Forked, contained_by: int, cgroup: Cgroup | None) -> Sandbox:
-        """The daemon's end of an init, with the layers that were there before it."""
-        identity = census.identify(forked.pid, str(cgroup.path) if cgroup else None)
+        """The daemon's end of an init, with the layers that were there before it.
+
+        OSError, with all that was forked closed, when there is no descriptor for it.
+        """
+        try:
+            identity = census.identify(forked.pid, str(cgroup.path) if cgroup else None)
+        except OSError:
+            forked.socket.close()
+            os.close(forked.pidfd)
+            raise
         sandbox = Sandbox(identity, forked.pidfd, forked.socket, cgroup)
         sandbox.contained_by = contained_by
         given = ["uid"] if self.uid != os.getuid() else []
@@ -144,20 +151,25 @@ async def removed(cgroup: Cgroup | None) -> None:
 @contextlib.asynccontextmanager
 async def lent(cgroup: Cgroup | None, contained_by: int) -> AsyncGenerator[None]:
     """While a process is made in ``cgroup``: when it is not, the cgroup is given back, and what a
-    `Refused` means is raised instead."""
+    `Refused` means, or a descriptor that could not be had, is raised instead."""
     refused: Refused | None = None
+    scarcity: OSError | None = None
     made = False
     try:
         yield
         made = True
     except Refused as error:
         refused = error
+    except OSError as error:
+        scarcity = error
     finally:
         if not made:
             with trio.CancelScope(shield=True):
                 await removed(cgroup)
     if refused is not None:
         raise remedies.refused(refused.errno, contained_by) from refused
+    if scarcity is not None:
+        raise scarce.refused(scarcity.errno or 0) from scarcity
 
 
 class Profile:
@@ -235,7 +247,7 @@ class Profile:
         async with lent(cgroup, wire.BY_NAMESPACE):
             kind = wire.PREPARE_AHEAD if ahead else wire.PREPARE
             forked = await self._forked(kind, cgroup)
-        sandbox = self._home.sandbox(forked, wire.BY_NAMESPACE, cgroup)
+            sandbox = self._home.sandbox(forked, wire.BY_NAMESPACE, cgroup)
         sandbox.layers += self._layers
         failed: SandboxUnavailable
         try:
@@ -268,6 +280,8 @@ class Profile:
                     try:
                         return await self._exchange(kind, fds)
                     except (OSError, struct.error, trio.ClosedResourceError) as error:
+                        if isinstance(error, OSError) and error.errno in scarce.ERRORS:
+                            raise
                         raise TemplateLost("the template ended") from error
                 # Not killed: its other attempts may be well.
                 self.retire()
@@ -291,8 +305,6 @@ class Profile:
         assert number == self._numbers, "a template answers in order"
         if code:
             raise Refused(code)
-        if len(mine) != 2:
-            raise OSError(errno.EMFILE, "no descriptor was left for a sandbox")
         return received(mine)
 
     def retire(self) -> None:

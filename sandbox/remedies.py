@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from sandbox import wire
+from sandbox import scarce, wire
 from sandbox.spec import NamespacesRefused, SandboxUnavailable, Spec
 
 CGROUP = (
@@ -108,6 +108,8 @@ def falls_back(spec: Spec, *, has_cgroup: bool) -> bool:
 
 def refused(number: int, contained_by: int) -> SandboxUnavailable:
     """What it means that clone3, or writing the id maps, failed."""
+    if number in scarce.FILES or number == errno.ETOOMANYREFS:
+        return scarce.refused(number)
     cause = f"no sandbox could be made: {os.strerror(number)}"
     if contained_by == wire.BY_CGROUP:
         return SandboxUnavailable("cgroup", cause, CGROUP)

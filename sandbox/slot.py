@@ -18,7 +18,7 @@ from typing import Literal
 import attrs
 import trio
 
-from sandbox import remedies, tree, wire
+from sandbox import remedies, scarce, tree, wire
 from sandbox.cgroups import Cgroup
 from sandbox.spec import (
     LAYERS,
@@ -60,6 +60,9 @@ class Sandbox:
 
     ``stdout``, ``stderr`` and ``channel`` (the daemon's end of the handler's fd 3) are trio
     streams. How much is read of them is the caller's to bound.
+
+    It takes over ``pidfd`` and ``slot``: OSError when no more descriptors can be had, with these
+    closed as well.
     """
 
     def __init__(
@@ -75,10 +78,16 @@ class Sandbox:
         # Made while init is being confined, so that it costs a dispatch nothing. Each is an open
         # file description that nobody else shares: non-blocking is a property of it, and so only
         # our ends have it. read(2) on a socket drops the descriptors that a handler may send.
-        self._theirs = [_nothing()]  # until there is something for it to read
-        self.stdout = self._pipe()
-        self.stderr = self._pipe()
-        self.channel = self._socket()
+        self._theirs: list[int] = []
+        with contextlib.ExitStack() as unmade:
+            unmade.callback(os.close, pidfd)
+            unmade.callback(slot.close)
+            unmade.callback(self._close_theirs)
+            self._theirs.append(_nothing())  # until there is something for it to read
+            self.stdout = self._pipe(unmade)
+            self.stderr = self._pipe(unmade)
+            self.channel = self._socket()
+            unmade.pop_all()
         self._dispatched = False
         self._not_started = False
         self._record = b""
@@ -157,12 +166,14 @@ class Sandbox:
         finally:
             self._close_theirs()
 
-    def _pipe(self) -> trio.lowlevel.FdStream:
+    def _pipe(self, unmade: contextlib.ExitStack) -> trio.lowlevel.FdStream:
         read, write = os.pipe()
+        self._theirs.append(write)
+        stream = trio.lowlevel.FdStream(read)
+        unmade.callback(stream.close)
         # Opening /dev/stderr asks the pipe's mode, and its owner is not the handler's uid.
         os.fchmod(write, 0o622)
-        self._theirs.append(write)
-        return trio.lowlevel.FdStream(read)
+        return stream
 
     def _socket(self) -> trio.lowlevel.FdStream:
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -334,16 +345,13 @@ class Sandbox:
 
     async def _gone(self) -> None:
         """Until init's pidfd is readable: then its pid namespace holds no other process."""
-        own = os.dup(self._pidfd)  # trio lets one task wait per descriptor
-        try:
-            await trio.lowlevel.wait_readable(own)
-        finally:
-            os.close(own)
+        await scarce.exited(self._pidfd)
 
     async def _unpopulated(self) -> None:
         assert self._cgroup is not None
-        while self._cgroup.populated():  # noqa: ASYNC110 - kernfs tells by POLLPRI, trio cannot wait for it
+        while self._cgroup.populated():
             await trio.sleep(_POPULATED_POLL_S)
+            self._cgroup.kill()  # it may have had no descriptor for that before
 
 
 def _nothing() -> int:
@@ -354,11 +362,15 @@ def _nothing() -> int:
 def _readable(data: bytes) -> int:
     """A descriptor from which ``data`` is read, and that nobody can write to."""
     fd = os.memfd_create("stdin", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+        os.lseek(fd, 0, os.SEEK_SET)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+    except BaseException:
+        os.close(fd)
+        raise
     return fd
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from sandbox import census
+from sandbox import census, scarce
 from sandbox.cgroups import Cgroup, put
 from sandbox.spec import Identity
 
@@ -32,14 +32,20 @@ async def kill_all_but_init(identity: Identity, *, hold_still: bool) -> bool:
     """SIGKILL to every process of that sandbox but its init; False when one may not be signalled.
 
     ``hold_still`` freezes its cgroup meanwhile, so that no fork outruns the list. Without a cgroup
-    it is one pass over a tree that may grow behind it.
+    it is one pass over a tree that may grow behind it. False as well when no descriptor is left
+    to look at it with.
     """
     cgroup = Cgroup.recorded(identity.cgroup)
-    if cgroup is None:
-        return _kill_below(identity)
-    if hold_still:
-        return await _kill_frozen(cgroup, identity.init_pid)
-    return _kill_listed(cgroup, identity.init_pid)
+    try:
+        if cgroup is None:
+            return _kill_below(identity)
+        if hold_still:
+            return await _kill_frozen(cgroup, identity.init_pid)
+        return _kill_listed(cgroup, identity.init_pid)
+    except OSError as error:
+        if error.errno not in scarce.ERRORS:
+            raise
+        return False
 
 
 async def _kill_frozen(cgroup: Cgroup, spared: int) -> bool:
@@ -97,7 +103,9 @@ class _Held:
 def _hold(stack: contextlib.ExitStack, pid: int) -> _Held | None:
     try:
         pidfd = os.pidfd_open(pid)
-    except OSError:
+    except OSError as error:
+        if error.errno in scarce.FILES:
+            raise
         return None  # gone
     stack.callback(os.close, pidfd)
     return _Held(pid, pidfd)

@@ -16,6 +16,7 @@ from config.load import Handlers, reload_config
 from config.manifest import SandboxDecl
 from config.problems import ConfigError
 from config.schema import Config
+from sandbox import scarce
 from sandbox.census import boot_id
 from sandbox.client import Launcher
 from sandbox.protect import protect_daemon
@@ -269,7 +270,7 @@ class Daemon:
         try:
             config = reload_config(engine.config)
             handlers = visible.load(config, strict=True)
-        except ConfigError as error:
+        except (ConfigError, OSError) as error:
             say(f"not reloaded, the old configuration stays in force: {error}")
         else:
             engine.config, engine.handlers = config, handlers
@@ -305,9 +306,7 @@ async def _layers(engine: Engine) -> dict[str, str]:
 
 async def _groups(uid: int) -> frozenset[int]:
     """The groups of a user in the host's database, by a thread: it may be a remote one."""
-    return await trio.to_thread.run_sync(
-        _listed_groups, uid, abandon_on_cancel=True, limiter=_LOOKUPS
-    )
+    return await scarce.in_thread(_listed_groups, uid, limiter=_LOOKUPS)
 
 
 def _listed_groups(uid: int) -> frozenset[int]:

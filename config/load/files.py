@@ -141,7 +141,12 @@ def present(path: Path) -> bool:
 
 
 def explained(error: OSError, path: Path) -> WrongValueError:
-    """What an errno means for the person who named `path`."""
+    """What an errno means for the person who named `path`.
+
+    Raises it instead when it says nothing of the path: there is no descriptor to look with.
+    """
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        raise error
     home = next((one for one in HOMES if path.is_relative_to(one)), None)
     if home is not None and _is_hidden(home):
         return WrongValueError(

@@ -110,7 +110,7 @@ def fresh(handler: Handler) -> str:
     """The handler's digest as its files are now; the loaded manifest stays in force.
 
     Costs a few stats while nothing changes. A file that cannot be read makes a digest that
-    equals no other, so the caller's comparison refuses.
+    equals no other, so the caller's comparison refuses. OSError without a descriptor to read with.
     """
     try:
         artifacts: Mapping[str, str | None] = artifacts_of(handler.sources, handler.hashes)

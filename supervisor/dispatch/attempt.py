@@ -85,14 +85,14 @@ async def _loaded(engine: Engine, call_id: CallId) -> Handler | None:
 
 async def _placed(engine: Engine, handler: Handler, call_id: CallId, lent: frozenset[int]) -> None:
     """With a slot: nothing is prepared for what would be refused anyway."""
-    digest = fresh(handler)
-    asked = _ready(engine, call_id, digest, _NOBODY, ())
-    if not _opens(decide(engine.state, asked)):
-        await engine.commit(asked)
-        return
     try:
+        digest = fresh(handler)
+        asked = _ready(engine, call_id, digest, _NOBODY, ())
+        if not _opens(decide(engine.state, asked)):
+            await engine.commit(asked)
+            return
         sandbox = await prepare(engine, handler, writes=True)
-    except SandboxUnavailable as unavailable:
+    except (SandboxUnavailable, OSError) as unavailable:
         refusal = Refusal("SandboxUnavailable", str(unavailable), call_id=call_id)
         await engine.commit(Withheld(engine.now(), call_id, refusal))
         return
@@ -106,7 +106,10 @@ async def _placed(engine: Engine, handler: Handler, call_id: CallId, lent: froze
 
 
 async def prepare(engine: Engine, handler: Handler, *, writes: bool) -> Sandbox:
-    """A waiting sandbox; a launcher that is being replaced is waited for."""
+    """A waiting sandbox; a launcher that is being replaced is waited for.
+
+    SandboxUnavailable; OSError when there is no descriptor to look at the handler's files with.
+    """
     try:
         spec = spec_of(engine.config, handler, writes=writes)
     except ValueError as error:
@@ -201,13 +204,13 @@ class Attempt:
 
     async def _checked(self) -> None:
         """Cancellation, authority, artifacts and secrets once more, right before the spawn."""
-        refusal = await self._changed()
         secrets: Secrets | None = None
-        if refusal is None:
-            try:
+        try:
+            refusal = await self._changed()
+            if refusal is None:
                 secrets = secrets_of(self._engine.config, self._handler)
-            except ConfigError as error:
-                refusal = Refusal("SandboxUnavailable", str(error), call_id=self._key.call_id)
+        except (ConfigError, OSError) as error:  # no descriptor or thread to look with
+            refusal = Refusal("SandboxUnavailable", str(error), call_id=self._key.call_id)
         if refusal is not None or secrets is None:
             assert refusal is not None
             await self._sandbox.discard()

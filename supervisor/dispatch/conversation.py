@@ -13,6 +13,7 @@ from pathlib import Path
 
 import trio
 
+from sandbox import scarce
 from sandbox.output import BoundedOutput
 from sandbox.slot import Sandbox
 from supervisor import channel
@@ -343,14 +344,12 @@ class Conversation:
         return output.result_of(self._out, self._secrets)
 
     async def keep_output(self) -> None:
+        """A disk that is full, or a thread that cannot be had, loses it and nothing else."""
         streams = {"stdout": self._out, "stderr": self._err}
         if any(stream.total for stream in streams.values()):
             directory = Path(self._engine.config.state_dir) / "output"
-            await trio.to_thread.run_sync(
-                output.keep,
-                directory,
-                self._key.call_id,
-                self._key.attempt,
-                streams,
-                self._secrets,
-            )
+            key = self._key
+            with contextlib.suppress(OSError):
+                await scarce.in_thread(
+                    output.keep, directory, key.call_id, key.attempt, streams, self._secrets
+                )

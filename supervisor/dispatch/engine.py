@@ -7,6 +7,7 @@ else in the program appends to the journal or changes the state.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import sys
 import time
@@ -17,6 +18,7 @@ import orjson
 import trio
 
 from config.load import Handler, Handlers, stale
+from config.problems import ConfigError
 from config.schema import Config
 from sandbox.census import boot_id
 from sandbox.client import Launcher
@@ -247,9 +249,13 @@ class Engine:
 
     def handlers_now(self) -> Handlers:
         """The manifests in force. A developer's daemon notices a change by itself; a
-        service is told to reload."""
-        if self.config.origin.dev and stale(self.config, self.handlers):
-            self.handlers = visible.load(self.config)
+        service is told to reload.
+
+        While their directory cannot be listed, what was loaded stays in force.
+        """
+        with contextlib.suppress(ConfigError, OSError):
+            if self.config.origin.dev and stale(self.config, self.handlers):
+                self.handlers = visible.load(self.config)
         return self.handlers
 
     # --- finding ----------------------------------------------------------------------

@@ -71,7 +71,7 @@ async def _in_slot(engine: Engine, handler: Handler, run: RunReconciler, by: By)
     try:
         secrets = secrets_of(engine.config, handler)
         sandbox = await prepare(engine, handler, writes=False)
-    except (ConfigError, SandboxUnavailable) as error:
+    except (ConfigError, SandboxUnavailable, OSError) as error:
         return Refusal("SandboxUnavailable", str(error), effect_id=run.effect_id)
     try:
         ready = ReconcilerReady(engine.now(), run.effect_id, by, identity_of(sandbox))
