@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from supervisor.api.ended import error_view
 from supervisor.api.wire import time_text
-from supervisor.core.errors import CODES
 from supervisor.core.lineage import age_ms, needs_of
 from supervisor.core.moment import Moment
 from supervisor.core.record import Outcome, Usage
 from supervisor.core.standing import (
-    CallState,
     call_result,
     call_state,
     effects_applied,
@@ -18,19 +17,9 @@ from supervisor.core.standing import (
     operation_result,
     operation_state,
 )
-from supervisor.core.state import Attempt, Call, Effect, Operation, Phase, Said
+from supervisor.core.state import Attempt, Call, Effect, Operation, Phase
 
 NS_PER_MS = 1_000_000
-
-# What to do about an attempt that ran into a limit of its own. The code's fix is for requests.
-_RAISE: dict[str, str] = {
-    "memory": "Raise [sandbox] memory_max in its manifest, or let it need less.",
-    "cpu": "Raise [sandbox] cpu_max_ms in its manifest.",
-    "file_size": "Raise [sandbox] file_size_max in its manifest.",
-    "output": "Raise [output] output_max_bytes in its manifest, or let it print less.",
-    "effects": "Raise [sandbox] effects_max in its manifest.",
-    "faults": "Correct the handler: it does not speak protocol 1 on fd 3.",
-}
 
 
 def operation_view(operation: Operation, now: Moment) -> dict[str, Any]:
@@ -91,35 +80,11 @@ def call_view(operation: Operation, call: Call, now: Moment) -> dict[str, Any]:
         "retried_by": call.retried_by,
         "effects_applied": effects_applied(operation, call),
         "effects_unknown": effects_unknown(operation, call),
-        "error": _error(operation, shown, state),
+        "error": error_view(operation, shown, state, now),
         "attempts": [attempt_view(attempt) for attempt in call.attempts],
         "effects": [effect_view(operation, effect, now) for effect in operation.lineage(call)],
         "created_at": time_text(call.at),
     }
-
-
-def _error(operation: Operation, call: Call, state: CallState) -> dict[str, Any] | None:
-    """Why the call is where it is, when that is not where it was meant to be."""
-    if state in {CallState.SUCCEEDED, CallState.RUNNING, CallState.ACCEPTED}:
-        return None
-    if call.refused is not None:
-        return {"code": call.refused, "detail": call.refused_detail, "fix": CODES[call.refused].fix}
-    last = call.last
-    if last is None:
-        return None
-    detail = last.detail or _said_no(operation, call)
-    if last.code is None and not detail:
-        return None
-    fix = CODES[last.code].fix if last.code is not None else ""
-    if last.usage.limit is not None:
-        fix = _RAISE.get(last.usage.limit, fix)
-    return {"code": last.code, "detail": detail, "fix": fix}
-
-
-def _said_no(operation: Operation, call: Call) -> str:
-    """Why the provider did not do it, in the handler's words."""
-    reasons = [e.newest.reason for e in operation.lineage(call) if e.outcome is Said.NOT_APPLIED]
-    return "; ".join(reason for reason in reasons if reason)
 
 
 def attempt_view(attempt: Attempt) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def judge(cause: str, end: Ended, asked: SandboxDecl, used: Used) -> Ending:
         case "deadline":
             return Ending(Outcome.TIMED_OUT)
         case "shutdown":
-            return Ending(Outcome.CANCELLED, "Draining")
+            return Ending(Outcome.CANCELLED, "Draining", "the daemon was stopped while it ran")
         case "limit":
             return Ending(Outcome.FAILED, "LimitExceeded")
         case _:

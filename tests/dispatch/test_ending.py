@@ -67,7 +67,7 @@ def test_a_limit_that_ended_it_is_told_as_that(
         ("exit", Ending(Outcome.SUCCEEDED)),
         ("deadline", Ending(Outcome.TIMED_OUT)),
         ("limit", Ending(Outcome.FAILED, "LimitExceeded")),
-        ("shutdown", Ending(Outcome.CANCELLED, "Draining")),
+        ("shutdown", Ending(Outcome.CANCELLED, "Draining", "the daemon was stopped while it ran")),
         ("cancel", Ending(Outcome.CANCELLED)),
     ],
 )

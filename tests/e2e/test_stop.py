@@ -62,6 +62,10 @@ def test_a_second_signal_ends_what_is_left_as_seen(daemon: Daemon) -> None:
     assert document["budget"]["confirmed_ms"] == attempt["active_ms"] < 120_000
     # Its effect had leave and no confirmation: unknown, and not cancelled.
     assert document["state"] == "unknown"
+    error, (effect,) = document["call"]["error"], document["call"]["effects"]
+    assert error["code"] == "EffectOutcomeUnknown"
+    assert error["detail"].startswith("the daemon was stopped while it ran; effect 'never'")
+    assert f"effectctl effects resolve {effect['effect_id']}" in error["fix"]
 
 
 @pytest.mark.guarantee("R14")
@@ -79,7 +83,10 @@ def test_what_was_stopped_before_it_announced_is_interrupted_and_can_be_resumed(
     assert daemon.process.wait(60) == 0
     daemon.world.release()
     daemon.start()
-    assert daemon.api.operation(operation_id)["state"] == "interrupted"
+    interrupted = daemon.api.operation(operation_id)
+    assert interrupted["state"] == "interrupted"
+    assert interrupted["call"]["error"]["code"] == "Draining"
+    assert f"operations recovery {operation_id}" in interrupted["call"]["error"]["fix"]
     assert daemon.api.resume(operation_id).ok()["state"] == "succeeded"
     assert daemon.world.arrivals("t made never") == 1
 
