@@ -11,6 +11,7 @@ from typing import Self
 import trio
 
 from sandbox import cgroups, plan, remedies, wire
+from sandbox.claim import Claim
 from sandbox.pool import PREPARE_S, Pool, Statistics
 from sandbox.process import Process
 from sandbox.profile import Home, lent
@@ -33,8 +34,9 @@ class Launcher:
     `start` it first, then `run` it in a nursery for as long as sandboxes are wanted.
     """
 
-    def __init__(self, home: Home, pool: int, pool_total: int) -> None:
+    def __init__(self, home: Home, claim: Claim | None, pool: int, pool_total: int) -> None:
         self._home = home
+        self._claim = claim
         self._process = Process(home.uid, home.gid)
         self._pool = Pool(home, lambda: self._process, pool, pool_total)
         self._files = _raise_file_limit()
@@ -64,7 +66,13 @@ class Launcher:
             )
         if cgroup_root is not None and (why := cgroups.unavailable(cgroup_root, gid)):
             raise SandboxUnavailable("cgroup", why, remedies.CGROUP)
-        return cls(Home(uid, gid, cgroup_root), pool, pool_total)
+        claim = Claim.of(cgroup_root) if cgroup_root is not None else None
+        try:
+            return cls(Home(uid, gid, cgroup_root), claim, pool, pool_total)
+        except BaseException:
+            if claim is not None:
+                claim.close()
+            raise
 
     @property
     def pid(self) -> int:
@@ -95,6 +103,13 @@ class Launcher:
         """Keep that many ready from now on, and nothing that was prepared before."""
         self._pool.resize(pool, pool_total)
         self._pool.retire_all()
+
+    async def sweep(self, within_s: float = 5) -> tuple[str, ...]:
+        """End and remove the cgroups that dead daemons left, those of attempts among them; the
+        paths of those that something in them keeps."""
+        if self._claim is None:
+            return ()
+        return tuple(str(one.path) for one in await self._claim.sweep(within_s))
 
     # --- keeping it alive
 
@@ -139,6 +154,8 @@ class Launcher:
 
     async def close(self) -> None:
         """Let the launcher end, and with it every sandbox that is still there."""
+        if self._claim is not None and not self._closing.is_set():
+            self._claim.close()
         self._closing.set()
         self._process.kill()
         with trio.CancelScope(shield=True):

@@ -156,6 +156,9 @@ class Daemon:
             await recover(engine)
         except Unavailable as unavailable:
             raise CannotStart(f"the journal takes nothing: {unavailable}") from unavailable
+        # Recorded attempts are proven dead by now; what nobody recorded goes with the rest.
+        if kept := await engine.launcher.sweep():
+            say(f"left by an earlier daemon, and not to be removed: {', '.join(kept)}")
         engine.layers = await _layers(engine)
         nursery.start_soon(watch_survivors, engine)
 

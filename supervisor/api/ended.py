@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from supervisor.core.contract import strictest
 from supervisor.core.errors import CODES
-from supervisor.core.lineage import effect_verdict, refusal_of, strictest, unresolved
+from supervisor.core.lineage import effect_verdict, refusal_of, unresolved
 from supervisor.core.moment import Moment
 from supervisor.core.standing import CallState
 from supervisor.core.state import Call, Operation, Said

@@ -92,8 +92,8 @@ async def test_every_descriptor_of_a_sandbox_may_be_the_one_too_many(
         needed = [await refused_until_it_fits(launcher, spec) for _ in range(3)]
         assert len(set(needed)) == 1
         await poll(lambda: open_files() == before, SETTLED_S)
-        templates = len(children(launcher.pid))
-        await poll(lambda: len(list((cgroup_root / RUNS).glob("slot-*"))) == templates, SETTLED_S)
+        runs = cgroup_root / RUNS
+        await poll(lambda: len(list(runs.glob("slot-*"))) == len(children(launcher.pid)), SETTLED_S)
 
 
 async def test_the_pool_fills_again_when_there_are_descriptors_again() -> None:
