@@ -127,6 +127,7 @@ class Daemon:
         )
         self._service = Service(self._engine, started=started, damage=replayed.damage)
         self._status = 0
+        self._reloading = trio.Lock()
         self._patience = trio.CancelScope()  # of a stop with what still runs
 
     async def main(self, listeners: tuple[Listener, ...]) -> int:
@@ -232,7 +233,7 @@ class Daemon:
             async def told() -> None:
                 async for number in signals:
                     if number == signal.SIGHUP:
-                        self._reload()
+                        nursery.start_soon(self._reload)
                     elif self._engine.draining:
                         self._engine.stop_all("shutdown")
                         self._patience.cancel()
@@ -266,13 +267,16 @@ class Daemon:
                 break
         scope.cancel()
 
-    def _reload(self) -> None:
+    async def _reload(self) -> None:
         """New configuration and manifests, whole or not at all."""
+        async with self._reloading:
+            await self._reloaded()
+
+    async def _reloaded(self) -> None:
         engine = self._engine
         self._notifier.reloading()
         try:
-            config = reload_config(engine.config)
-            handlers = visible.load(config, strict=True)
+            config, handlers = await scarce.in_thread(_read_again, engine.config)
         except (ConfigError, OSError) as error:
             say(f"not reloaded, the old configuration stays in force: {error}")
         else:
@@ -290,6 +294,11 @@ class Daemon:
         for listener in listeners:
             listener.close()
         self._notifier.close()
+
+
+def _read_again(config: Config) -> tuple[Config, Handlers]:
+    new = reload_config(config)
+    return new, visible.load(new, strict=True)
 
 
 async def _layers(engine: Engine) -> dict[str, str]:

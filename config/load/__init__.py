@@ -13,7 +13,7 @@ from config.load.configuration import (
     reload_config,
 )
 from config.load.digest import Hashes
-from config.load.handlers import Handlers, fresh, load_handler, load_handlers, stale
+from config.load.handlers import Handlers, Looking, fresh, load_handler, load_handlers, stale
 from config.load.onefile import Handler
 from config.load.secret import MAX_SECRET_BYTES, read_secret
 
@@ -25,6 +25,7 @@ __all__ = [
     "Handler",
     "Handlers",
     "Hashes",
+    "Looking",
     "amended_problems",
     "fresh",
     "load_config",

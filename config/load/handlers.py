@@ -49,16 +49,35 @@ class Handlers:
         return len(self.good)
 
 
+@attrs.define
+class Looking:
+    """Whose files a load looks at, for who waits for it; the `dead` ones' do not answer."""
+
+    dead: frozenset[str] = frozenset()
+    at: str | None = None
+    steps: int = 0
+
+    def look(self, name: str) -> None:
+        """The files of that handler come next."""
+        self.at = name
+        self.steps += 1
+
+
 def load_handlers(
-    config: Config, *, strict: bool = False, hashes: Hashes | None = None
+    config: Config,
+    *,
+    strict: bool = False,
+    hashes: Hashes | None = None,
+    looking: Looking | None = None,
 ) -> Handlers:
     """Every `NAME.toml` of the manifests directory.
 
-    A broken one is set aside, unless `strict` (an explicit reload): then one `ConfigError`
-    carries the problems of all. A directory that cannot be listed is always one; a missing
-    one is no handlers and a warning.
+    A broken one is set aside, and so is one that `looking` calls dead, unless `strict` (an
+    explicit reload): then one `ConfigError` carries the problems of all. A directory that cannot
+    be listed is always one; a missing one is no handlers and a warning.
     """
     hashes = Hashes() if hashes is None else hashes
+    looking = Looking() if looking is None else looking
     warnings: list[Problem] = []
     found = _listed(config.handlers_dir)
     if found is not None and not config.origin.dev:
@@ -69,11 +88,15 @@ def load_handlers(
     good: dict[str, Handler] = {}
     broken: dict[str, ConfigError] = {}
     for stem in listing:
+        file = config.handlers_dir / f"{stem}{SUFFIX}"
+        looking.look(stem)
         try:
-            good[stem] = load_handler(config, config.handlers_dir / f"{stem}{SUFFIX}", hashes)
+            if stem in looking.dead:
+                raise _unanswered(file)
+            good[stem] = load_handler(config, file, hashes)
         except ConfigError as error:
             broken[stem] = error
-    for name, problems in rewriters(config, good).items():
+    for name, problems in rewriters(config, good, looking).items():
         broken[name] = ConfigError(problems)
         del good[name]
     if strict and broken:
@@ -144,6 +167,12 @@ def _listed(directory: Path) -> Listing | None:
     return {stem: _stamp(directory / f"{stem}{SUFFIX}") for stem in stems}
 
 
+def _unanswered(file: Path) -> ConfigError:
+    message = "a path that it names does not answer: it lies on a file system that hangs"
+    fix = "look at the mounts below its command, artifacts, read and write; then load it again"
+    return ConfigError([Problem(str(file), "", message, fix)])
+
+
 def _require_private(directory: Path) -> None:
     try:
         require_private_writing(directory)
@@ -167,11 +196,15 @@ def _no_directory(config: Config) -> Problem:
     )
 
 
-def rewriters(config: Config, good: Mapping[str, Handler]) -> dict[str, list[Problem]]:
+def rewriters(
+    config: Config, good: Mapping[str, Handler], looking: Looking | None = None
+) -> dict[str, list[Problem]]:
     """Handlers that could write what another one (or they themselves) will run."""
+    looking = Looking() if looking is None else looking
     home = home_of(config.origin.daemon_uid)
     owners: dict[Path, str] = {}
     for handler in good.values():
+        looking.look(handler.name)
         # A link to a directory is only passed: what lies beside it is nobody's program.
         passed = [path for path in handler.touched if path.is_dir()]
         files = guarded([path for path in handler.touched if path not in passed], home)
@@ -180,6 +213,7 @@ def rewriters(config: Config, good: Mapping[str, Handler]) -> dict[str, list[Pro
     below = {parent: path for path in owners for parent in path.parents}
     found: dict[str, list[Problem]] = {}
     for handler in good.values():
+        looking.look(handler.name)
         faults = list(_rewrites(handler, owners, below))
         if faults:
             found[handler.name] = [fault.in_file(str(handler.file)) for fault in faults]

@@ -76,7 +76,8 @@ async def _queued(engine: Engine, call_id: CallId, lent: frozenset[int]) -> None
 async def _loaded(engine: Engine, call_id: CallId) -> Handler | None:
     """The call's handler; without one the call leaves the queue, with the reason recorded."""
     name = engine.state.call(call_id).terms.handler
-    handler = engine.handlers_now().get(name)
+    await engine.refresh()
+    handler = engine.handlers.get(name)
     if handler is None:
         refusal = Refusal("UnknownHandler", f"handler {name!r} is not loaded", call_id=call_id)
         await engine.commit(Withheld(engine.now(), call_id, refusal))

@@ -20,6 +20,7 @@ import trio
 from config.load import Handler, Handlers, stale
 from config.problems import ConfigError
 from config.schema import Config
+from sandbox import scarce
 from sandbox.census import boot_id
 from sandbox.client import Launcher
 from supervisor.core.decide import decide
@@ -114,6 +115,7 @@ class Engine:
         self.draining = False
         self.poisoned = trio.Event()
         self._idle = trio.lowlevel.ParkingLot()
+        self._loading = trio.Lock()
         self._tasks = 0
         self._launch: Callable[[CallId, frozenset[int]], None] | None = None
 
@@ -247,16 +249,20 @@ class Engine:
         for live in list(self.live.values()):
             live.stop(reason)
 
-    def handlers_now(self) -> Handlers:
-        """The manifests in force. A developer's daemon notices a change by itself; a
-        service is told to reload.
+    async def refresh(self) -> None:
+        """See that `handlers` are the manifests as they are. A developer's daemon notices a change
+        by itself; a service is told to reload.
 
         While their directory cannot be listed, what was loaded stays in force.
         """
+        if not self.config.origin.dev:
+            return
         with contextlib.suppress(ConfigError, OSError):
-            if self.config.origin.dev and stale(self.config, self.handlers):
-                self.handlers = visible.load(self.config)
-        return self.handlers
+            if not stale(self.config, self.handlers):
+                return
+            async with self._loading:
+                if stale(self.config, self.handlers):
+                    self.handlers = await scarce.in_thread(visible.load, self.config)
 
     # --- finding ----------------------------------------------------------------------
 

@@ -50,7 +50,8 @@ async def reconcile(engine: Engine, effect_id: EffectId, by: By) -> Refusal | No
         return decision.refusal
     effect = _effect(engine, effect_id)
     name = engine.state.call(effect.newest.call_id).terms.handler
-    handler = engine.handlers_now().get(name)
+    await engine.refresh()
+    handler = engine.handlers.get(name)
     if handler is None:
         return Refusal("UnknownHandler", f"handler {name!r} is not loaded", effect_id=effect_id)
     engine.begin()

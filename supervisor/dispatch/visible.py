@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 from config.hidden import relation
-from config.load import Handler, Handlers, load_handlers
+from config.load import Handler, Handlers, Looking, load_handlers
 from config.load.reach import (
     READ,
     SEARCH,
@@ -26,6 +26,7 @@ from config.problems import ConfigError, Problem, WrongValueError
 from config.schema import Config
 from sandbox.closure import Closure, closure
 from sandbox.spec import DEFAULT_ENVIRONMENT
+from supervisor.dispatch.patience import patiently
 
 _KEPT_MAX = 512
 _SCRIPT = b"#!"
@@ -97,11 +98,22 @@ def _stamps(paths: tuple[str, ...]) -> Stamps:
 
 def load(config: Config, *, strict: bool = False) -> Handlers:
     """`load_handlers`, and what only a look at the file system shows: a handler that cannot be
-    reached by the user it runs as, or that could write what another one runs from, is broken."""
-    handlers = load_handlers(config, strict=strict)
-    shown = {name: visible(config, handler) for name, handler in handlers.good.items()}
+    reached by the user it runs as, or that could write what another one runs from, is broken.
+
+    So is one whose files do not answer. Blocks for a while, but never for ever.
+    """
+    return patiently(config, lambda looking: _load(config, looking, strict=strict))
+
+
+def _load(config: Config, looking: Looking, *, strict: bool) -> Handlers:
+    handlers = load_handlers(config, strict=strict, looking=looking)
+    shown: dict[str, Visible] = {}
+    for name, handler in handlers.good.items():
+        looking.look(name)
+        shown[name] = visible(config, handler)
     broken: dict[str, list[Problem]] = {}
     for name, handler in handlers.good.items():
+        looking.look(name)
         problems = [*_closed(config, handler, shown[name]), *_rewrites(handler, shown)]
         if problems:
             broken[name] = problems

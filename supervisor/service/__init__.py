@@ -60,6 +60,7 @@ class Service:
             return problem_response(context.damage)
         try:
             caller = await _caller(context, request.peer)
+            await context.engine.refresh()
             return await _ANSWERS[type(command)](context, command, caller)
         except (Unavailable, Denied) as refused:
             return problem_response(refused.refusal)

@@ -123,7 +123,7 @@ class Context:
         """An operation that the caller may move on, its handlers' own lists included."""
         operation = self.operation(operation_id, caller, Verb.DRIVE)
         for name in {call.terms.handler for call in operation.ordered_calls()}:
-            handler = self.engine.handlers_now().get(name)
+            handler = self.engine.handlers.get(name)
             if handler is not None:
                 self.permit_handler(handler, caller)
         return operation
@@ -149,7 +149,7 @@ class Context:
         return lambda operation: everything or operation.by.uid == caller.peer.uid
 
     def handler(self, name: str) -> Handler:
-        handler = self.engine.handlers_now().get(name)
+        handler = self.engine.handlers.get(name)
         if handler is not None:
             return handler
         broken = self.engine.handlers.broken.get(name)
@@ -160,7 +160,7 @@ class Context:
 
     def digests(self, operation: Operation) -> dict[str, str | None]:
         names = {call.terms.handler for call in operation.ordered_calls()}
-        found = {name: self.engine.handlers_now().get(name) for name in names}
+        found = {name: self.engine.handlers.get(name) for name in names}
         return {name: fresh(one) if one is not None else None for name, one in found.items()}
 
     async def read(self) -> None:

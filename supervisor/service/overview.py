@@ -25,7 +25,7 @@ async def get_status(context: Context, _: routes.GetStatus, caller: Caller) -> R
 
 
 async def list_handlers(context: Context, _: routes.ListHandlers, __: Caller) -> Response:
-    return json_response(200, handlers_view(context.engine.handlers_now()))
+    return json_response(200, handlers_view(context.engine.handlers))
 
 
 async def get_handler(context: Context, command: routes.GetHandler, _: Caller) -> Response:
