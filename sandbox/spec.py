@@ -33,6 +33,9 @@ LAYERS = (
     "seccomp",  # a filter of system calls
 )
 
+# Without these a sandbox is not refused: that they are missing is recorded and shown instead.
+RECORDED = frozenset({"cgroup", "memory", "tasks", "uid"})
+
 Level = Literal["strict", "none"]
 Network = Literal["none", "host"]
 Proof = Literal["record", "pidfd", "cgroup"]

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 CLIENTS = "effectd-clients"
 # Who is in one of these is as good as root, and so is a handler that shares the uid.
 POWERFUL = frozenset({"docker", "lxd", "libvirt", "disk", "adm", "sudo", "wheel", "incus-admin"})
-# Without these a handler still runs; what it loses is said with each attempt.
-OPTIONAL = frozenset({"cgroup", "memory", "tasks", "uid"})
 
 
 def layer_checks(layers: Iterable[Mapping[str, Any]], accepted: Iterable[str]) -> list[Check]:
     """Each sandbox layer: its state, how it was probed, the remedy."""
-    tolerated = OPTIONAL | set(accepted)
+    from sandbox.spec import RECORDED
+
+    tolerated = RECORDED | set(accepted)
     found: list[Check] = []
     for layer in layers:
         name, state = str(layer.get("name", "?")), layer.get("state")
@@ -55,7 +55,7 @@ def daemons_layers(status: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _left_out(there: Collection[str]) -> list[dict[str, Any]]:
     """The layers of which a daemon whose sandbox works says nothing: it does without them."""
     from sandbox import remedies
-    from sandbox.spec import LAYERS
+    from sandbox.spec import LAYERS, RECORDED
 
     remedy = {
         "landlock": remedies.LANDLOCK_KERNEL,
@@ -66,7 +66,7 @@ def _left_out(there: Collection[str]) -> list[dict[str, Any]]:
             "name": name,
             "state": "missing",
             "cause": "the daemon found none when it started",
-            "remedy": remedy.get(name, remedies.CGROUP if name in OPTIONAL else ""),
+            "remedy": remedy.get(name, remedies.CGROUP if name in RECORDED else ""),
             "dispensable": True,
         }
         for name in LAYERS

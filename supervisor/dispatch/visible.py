@@ -25,7 +25,7 @@ from config.load.reach import (
 from config.problems import ConfigError, Problem, WrongValueError
 from config.schema import Config
 from sandbox.closure import Closure, closure
-from sandbox.spec import DEFAULT_ENVIRONMENT
+from sandbox.spec import DEFAULT_ENVIRONMENT, LAYERS, RECORDED
 from supervisor.dispatch.patience import patiently
 
 _KEPT_MAX = 512
@@ -114,7 +114,11 @@ def _load(config: Config, looking: Looking, *, strict: bool) -> Handlers:
     broken: dict[str, list[Problem]] = {}
     for name, handler in handlers.good.items():
         looking.look(name)
-        problems = [*_closed(config, handler, shown[name]), *_rewrites(handler, shown)]
+        problems = [
+            *_closed(config, handler, shown[name]),
+            *_rewrites(handler, shown),
+            *_unknown_layers(handler),
+        ]
         if problems:
             broken[name] = problems
     if strict and broken:
@@ -137,7 +141,19 @@ def _warned(handler: Handler, shown: Visible) -> Handler:
     return attrs.evolve(handler, warnings=(*handler.warnings, *_doubts(handler, shown)))
 
 
+def _unknown_layers(handler: Handler) -> Iterator[Problem]:
+    for name in handler.manifest.sandbox.accept_missing:
+        if name not in LAYERS:
+            fix = f"name some of {', '.join(one for one in LAYERS if one not in RECORDED)}"
+            at = "sandbox.accept_missing"
+            yield Problem(str(handler.file), at, f"no layer is called {name!r}", fix)
+
+
 def _doubts(handler: Handler, shown: Visible) -> Iterator[Problem]:
+    for name in handler.manifest.sandbox.accept_missing:
+        if name in RECORDED:
+            message = f"{name} need not be accepted: who lacks it is not refused, it is recorded"
+            yield Problem(str(handler.file), "sandbox.accept_missing", message, "leave it out")
     for warning in shown.warnings:
         message, _, fix = warning.rpartition(": ")
         yield Problem(str(handler.file), "command", message, fix)

@@ -257,3 +257,18 @@ def test_no_more_is_remembered_than_is_worth_it(host, monkeypatch):
         host.manifest(f"h{number}")
     visible.load(host.config)
     assert len(visible._kept) == 3
+
+
+# --- layers that may be missing -----------------------------------------------------------------
+
+
+def test_a_layer_that_nobody_is_refused_for_need_not_be_accepted(host):
+    host.manifest("pay", '[sandbox]\naccept_missing = ["memory", "landlock"]')
+    (warning,) = visible.load(host.config)["pay"].warnings
+    assert "memory need not be accepted" in warning.text
+
+
+def test_a_layer_that_does_not_exist_is_a_fault_of_the_manifest(host):
+    host.manifest("pay", '[sandbox]\naccept_missing = ["landlok"]')
+    (said,) = broken(host, "pay")
+    assert "no layer is called 'landlok'; name some of user_namespace," in said
