@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Collection
 
 from sandbox import scarce, wire
-from sandbox.spec import NamespacesRefused, SandboxUnavailable, Spec
+from sandbox.spec import LAYERS, Missing, NamespacesRefused, SandboxUnavailable, Spec
 
 CGROUP = (
     "Run under systemd with Delegate=yes, or for a try:"
@@ -70,6 +71,26 @@ _PRIVILEGED = frozenset(
 )
 # The sandbox has each of these for itself; "/" would hide even that.
 _PRIVATE = frozenset({"/", "/dev", "/proc", "/run", "/tmp"})  # noqa: S108
+
+
+_LEFT_OUT = {
+    "cgroup": ("no cgroup is delegated", CGROUP),
+    "uid": (
+        "handlers share the daemon's uid and can exhaust its quotas of epoll, pipes and files",
+        "Run the systemd unit, whose handlers run as effectd-run.",
+    ),
+    "tasks": ("no pids controller is delegated", CGROUP),
+    "memory": ("no memory controller is delegated", CGROUP),
+    "landlock": ("this kernel has none", LANDLOCK_KERNEL),
+}
+
+
+def left_out(there: Collection[str]) -> tuple[Missing, ...]:
+    """The layers that a sandbox with those that are ``there`` was made without."""
+    unknown = ("it could not be had when the daemon started", "effectctl doctor tries each layer.")
+    return tuple(
+        Missing(name, *_LEFT_OUT.get(name, unknown)) for name in LAYERS if name not in there
+    )
 
 
 def check_paths(spec: Spec) -> None:

@@ -200,6 +200,16 @@ class Unkillable:
     detail: str
 
 
+@attrs.frozen
+class Missing:
+    """A layer that sandboxes lack here. ``refuses``: none is made for want of it."""
+
+    layer: str
+    cause: str
+    remedy: str
+    refuses: bool = False
+
+
 class SandboxFault(Exception):  # noqa: N818 - faults, as distinct from refusals
     """Base of what goes wrong with sandboxes themselves."""
 

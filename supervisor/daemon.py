@@ -16,11 +16,11 @@ from config.load import Handlers, reload_config
 from config.manifest import SandboxDecl
 from config.problems import ConfigError
 from config.schema import Config
-from sandbox import scarce
+from sandbox import remedies, scarce
 from sandbox.census import boot_id
 from sandbox.client import Launcher
 from sandbox.protect import protect_daemon
-from sandbox.spec import SandboxFault, SandboxUnavailable, Spec
+from sandbox.spec import Missing, SandboxFault, SandboxUnavailable, Spec
 from supervisor import server
 from supervisor.delegated import delegated_cgroup
 from supervisor.dispatch import Engine, Unavailable, visible
@@ -160,7 +160,7 @@ class Daemon:
         # Recorded attempts are proven dead by now; what nobody recorded goes with the rest.
         if kept := await engine.launcher.sweep():
             say(f"left by an earlier daemon, and not to be removed: {', '.join(kept)}")
-        engine.layers = await _layers(engine)
+        engine.layers, engine.missing = await _layers(engine)
         nursery.start_soon(watch_survivors, engine)
 
     def _poisoned(self, why: JournalPoisoned) -> None:
@@ -301,19 +301,22 @@ def _read_again(config: Config) -> tuple[Config, Handlers]:
     return new, visible.load(new, strict=True)
 
 
-async def _layers(engine: Engine) -> dict[str, str]:
-    """Which layers a sandbox has here: found by making one and throwing it away."""
+async def _layers(engine: Engine) -> tuple[dict[str, str], tuple[Missing, ...]]:
+    """Which layers a sandbox has here and lacks: found by making one and throwing it away."""
     try:
         # As most handlers have it: without a limit asked for there is no memory layer to find.
         sandbox = await engine.launcher.prepare(Spec(memory_max=SandboxDecl().memory_max))
     except SandboxUnavailable as unavailable:
         say(f"handlers cannot be confined: {unavailable}")
-        return {unavailable.layer: f"missing: {unavailable.cause}. {unavailable.remedy}"}
+        name, cause, remedy = unavailable.layer, unavailable.cause, unavailable.remedy
+        return {name: f"missing: {cause}. {remedy}"}, (Missing(name, cause, remedy, refuses=True),)
     except SandboxFault as fault:
-        return {"launcher": f"missing: {fault}"}
+        remedy = "Look at the daemon's messages; it starts a new one."
+        missing = Missing("launcher", str(fault), remedy, refuses=True)
+        return {"launcher": f"missing: {fault}"}, (missing,)
     layers = dict.fromkeys(sandbox.layers, "in force")
     await sandbox.discard()
-    return layers
+    return layers, remedies.left_out(layers)
 
 
 async def _groups(uid: int) -> frozenset[int]:

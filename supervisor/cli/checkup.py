@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import grp
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from supervisor.cli import disk
-from supervisor.cli.documents import part
+from supervisor.cli.documents import objects, part
 from supervisor.cli.render_handlers import Check
 
 if TYPE_CHECKING:
@@ -41,36 +41,23 @@ def layer_checks(layers: Iterable[Mapping[str, Any]], accepted: Iterable[str]) -
 
 
 def daemons_layers(status: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The layers of a daemon's status in the shape of a probe's: name, state, cause."""
-    found: list[dict[str, Any]] = []
-    for name, said in part(part(status, "sandbox"), "layers").items():
-        state, _, cause = str(said).partition(":")
-        how = "applied when the daemon started" if state == "in force" else ""
-        found.append({"name": name, "state": state, "how": how, "cause": cause.strip()})
-    if found and all(layer["state"] == "in force" for layer in found):
-        found += _left_out({layer["name"] for layer in found})
-    return found
-
-
-def _left_out(there: Collection[str]) -> list[dict[str, Any]]:
-    """The layers of which a daemon whose sandbox works says nothing: it does without them."""
-    from sandbox import remedies
-    from sandbox.spec import LAYERS, RECORDED
-
-    remedy = {
-        "landlock": remedies.LANDLOCK_KERNEL,
-        "uid": "Run the systemd unit, whose handlers run as effectd-run.",
-    }
-    return [
+    """The layers of a daemon's status in the shape of a probe's: name, state, cause, remedy."""
+    sandbox = part(status, "sandbox")
+    how = "applied when the daemon started"
+    found = [
+        {"name": name, "state": "in force", "how": how, "cause": ""}
+        for name, state in part(sandbox, "layers").items()
+        if state == "in force"
+    ]
+    return found + [
         {
-            "name": name,
+            "name": one.get("layer"),
             "state": "missing",
-            "cause": "the daemon found none when it started",
-            "remedy": remedy.get(name, remedies.CGROUP if name in RECORDED else ""),
-            "dispensable": True,
+            "cause": one.get("cause"),
+            "remedy": one.get("remedy"),
+            "dispensable": not one.get("refuses"),
         }
-        for name in LAYERS
-        if name not in there
+        for one in objects(sandbox, "missing")
     ]
 
 

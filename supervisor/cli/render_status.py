@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from supervisor.cli.documents import Document, number, objects, part
 from supervisor.cli.look import Look, Tone, escape
 from supervisor.cli.render_operations import what
-from supervisor.cli.text import ago, plural, span
+from supervisor.cli.text import ago, plural, span, wrapped
 
 Level = Literal["ok", "warning", "critical"]
 CHECK_EXITS: dict[Level, int] = {"ok": 0, "warning": 1, "critical": 2}
@@ -106,6 +106,9 @@ def status_screen(view: View, look: Look) -> str:
     weak = _layers(view.status, look)
     if weak:
         parts.append(weak)
+    sandbox = _sandbox(part(view.status, "sandbox"), look)
+    if sandbox:
+        parts.append(sandbox)
     return "\n\n".join(parts)
 
 
@@ -181,6 +184,21 @@ def _operations(operations: Sequence[Document], look: Look) -> str:
     if len(operations) > SHOWN:
         lines.append("  more: effectctl operations list --needs client")
     return "\n".join(lines)
+
+
+def _sandbox(sandbox: Document, look: Look) -> str:
+    """How the pool does, and what handlers run without: facts, no alarm."""
+    lines: list[str] = []
+    pool = part(sandbox, "pool")
+    if pool:
+        counts = ("ready", "hits", "misses", "stale", "evicted")
+        said = ", ".join(f"{number(pool, name)} {name}" for name in counts)
+        lines.append(f"Sandboxes prepared ahead: {said}")
+    without = [one for one in objects(sandbox, "missing") if not one.get("refuses")]
+    if without:
+        names = ", ".join(escape(one.get("layer") or "?") for one in without)
+        lines.append(f"Handlers run without {names}: `effectctl doctor` says why and what to do.")
+    return "\n".join(look.paint(wrapped(line, look.columns), "quiet") for line in lines)
 
 
 def _layers(status: Document, look: Look) -> str:

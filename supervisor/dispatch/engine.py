@@ -23,6 +23,7 @@ from config.schema import Config
 from sandbox import scarce
 from sandbox.census import boot_id
 from sandbox.client import Launcher
+from sandbox.spec import Missing
 from supervisor.core.decide import decide
 from supervisor.core.errors import Refusal
 from supervisor.core.evolve import fold
@@ -112,6 +113,7 @@ class Engine:
         self.live: dict[AttemptKey, Live] = {}
         self.unkillable: dict[AttemptKey | EffectId, str] = {}  # a reconciler by its effect
         self.layers: Mapping[str, str] = {}
+        self.missing: tuple[Missing, ...] = ()
         self.draining = False
         self.poisoned = trio.Event()
         self._idle = trio.lowlevel.ParkingLot()

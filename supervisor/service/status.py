@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import attrs
+
 from supervisor.api.wire import refusal_members, time_text
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import AttemptKey, EffectId
@@ -44,6 +46,8 @@ def status_view(
         "needs": _needs(mine, engine.now()),
         "sandbox": {
             "layers": dict(engine.layers),
+            "missing": [attrs.asdict(one) for one in engine.missing],
+            "pool": {"ready": engine.launcher.ready, **attrs.asdict(engine.launcher.statistics)},
             "unkillable": [
                 {**_named(state, key), "detail": detail}
                 for key, detail in engine.unkillable.items()

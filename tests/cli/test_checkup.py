@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import attrs
 import pytest
 
 from config.load import Handler
 from config.manifest import Manifest, SandboxDecl
 from config.schema import Config
+from sandbox import remedies
 from sandbox.spec import LAYERS
 from supervisor.cli import checkup, disk
 
@@ -112,7 +114,9 @@ def test_a_layer_that_is_not_in_force_is_never_silent(
 
 
 def test_the_daemons_layers_are_read_from_its_status() -> None:
-    status = {"sandbox": {"layers": {"root": "in force", "proc": "missing: masked"}}}
+    missing = [{"layer": "proc", "cause": "masked", "remedy": "unmask", "refuses": True}]
+    there = {"root": "in force", "proc": "missing: masked. unmask"}
+    status = {"sandbox": {"layers": there, "missing": missing}}
     layers = checkup.daemons_layers(status)
     assert [(one["name"], one["state"], one["cause"]) for one in layers] == [
         ("root", "in force", ""),
@@ -124,7 +128,8 @@ def test_the_daemons_layers_are_read_from_its_status() -> None:
 @pytest.mark.guarantee("S9")
 def test_a_layer_that_a_working_daemon_does_without_is_named_all_the_same() -> None:
     there = {name: "in force" for name in LAYERS if name not in {"cgroup", "landlock"}}
-    layers = checkup.daemons_layers({"sandbox": {"layers": there}})
+    missing = [attrs.asdict(one) for one in remedies.left_out(there)]
+    layers = checkup.daemons_layers({"sandbox": {"layers": there, "missing": missing}})
     assert [each["name"] for each in layers[len(there) :]] == ["cgroup", "landlock"]
     checks = {each.what: each for each in checkup.layer_checks(layers, [])}
     assert {checks[name].state for name in ("cgroup", "landlock")} == {"warning"}

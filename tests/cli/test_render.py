@@ -123,6 +123,19 @@ LEVELS: list[tuple[str, View, str]] = [
 ]
 
 
+@pytest.mark.guarantee("S9")
+def test_the_screen_tells_how_the_pool_does_and_what_handlers_run_without() -> None:
+    pool = {"ready": 3, "hits": 120, "misses": 4, "templates": 2, "stale": 1, "evicted": 0}
+    missing = [
+        {"layer": "memory", "cause": "no controller", "remedy": "delegate", "refuses": False},
+        {"layer": "root", "cause": "no namespaces", "remedy": "allow them", "refuses": True},
+    ]
+    view = View({**STATUS, "sandbox": {"pool": pool, "missing": missing}})
+    text = status_screen(view, LOOK)
+    assert "3 ready, 120 hits, 4 misses, 1 stale, 0 evicted" in text
+    assert "Handlers run without memory:" in text
+
+
 @pytest.mark.parametrize(("view", "expected"), [r[1:] for r in LEVELS], ids=[r[0] for r in LEVELS])
 def test_the_check_level(view: View, expected: str) -> None:
     assert level(view) == expected

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from sandbox.spec import LAYERS
 from tests.e2e.support.api import Answer, fresh_id
 from tests.e2e.support.daemon import Daemon
 
@@ -317,3 +318,20 @@ def test_changed_files_hold_a_relaunch_back_until_an_admin_accepts_them(daemon: 
     assert accepted.status == 200, accepted
     assert daemon.api.resume(operation_id).ok()["state"] == "succeeded"
     assert json.dumps(daemon.api.events()).count("artifacts_accepted") == 1
+
+
+@pytest.mark.guarantee("S9")
+def test_status_names_every_layer_as_in_force_or_missing_and_counts_the_pool(
+    calm_daemon: Daemon,
+) -> None:
+    asked = {"tag": "pool", "effects": []}
+    assert calm_daemon.api.dispatch("plain", asked, wait_ms=60_000).ok()["state"] == "succeeded"
+    sandbox = calm_daemon.api.status()["sandbox"]
+    missing = {one["layer"] for one in sandbox["missing"]}
+    assert {*sandbox["layers"], *missing} >= set(LAYERS)
+    assert not missing & {name for name, word in sandbox["layers"].items() if word == "in force"}
+    assert all(one["cause"] and one["remedy"] and not one["refuses"] for one in sandbox["missing"])
+    pool = sandbox["pool"]
+    assert pool["misses"] + pool["hits"] >= 1
+    assert pool["templates"] >= 1
+    assert set(pool) == {"ready", "hits", "misses", "templates", "stale", "evicted"}
