@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -34,7 +33,7 @@ trio.run(main)
 
 @pytest.fixture
 def root() -> Iterator[Path]:
-    with new_cgroup(f"effectd-claim-{os.getpid()}") as made:
+    with new_cgroup() as made:
         yield made
 
 

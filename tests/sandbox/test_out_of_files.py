@@ -29,7 +29,7 @@ SHELL = Command(("/bin/sh", "-c", "echo up; read x <&3"), DEFAULT_ENVIRONMENT)
 @pytest.fixture(scope="module")
 def cgroup_root() -> Iterator[Path]:
     """One in which nobody else leaves anything."""
-    with new_cgroup(f"effectd-files-{os.getpid()}") as root:
+    with new_cgroup() as root:
         yield root
 
 
