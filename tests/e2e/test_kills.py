@@ -269,7 +269,9 @@ def test_what_cannot_be_killed_is_said_to_be_keeps_its_slot_and_ends_when_it_can
 ) -> None:
     api = daemon.api
     manifest = (daemon.handlers / "short.toml").read_text()
-    daemon.add_handler("three", manifest.replace("max_running = 64", "max_running = 3"))
+    manifest = manifest.replace("max_running = 64", "max_running = 3")
+    # Time for all three to set up their trees before the first of them is ended.
+    daemon.add_handler("three", manifest.replace("timeout_ms = 1500", "timeout_ms = 5000"))
     with new_freezer() as freezer:
         ids = [grown(daemon, f"frozen {n}", handler="three") for n in range(3)]
         freezer.freeze(daemon.handler_processes())
@@ -289,7 +291,7 @@ def test_what_cannot_be_killed_is_said_to_be_keeps_its_slot_and_ends_when_it_can
             operation = api.final(operation_id)
             (attempt,) = operation["call"]["attempts"]
             # Init was left alive to see how it ended: nothing is said to be interrupted.
-            assert (attempt["outcome"], attempt["active_ms"]) == ("timed_out", 1_500)
+            assert (attempt["outcome"], attempt["active_ms"]) == ("timed_out", 5_000)
             assert attempt["exit"] == {"signal": signal.SIGKILL}
             assert attempt["proven_dead"] is True
         assert api.final(waits)["state"] == "failed"

@@ -29,6 +29,9 @@ NAMESPACES_SLACK = 1_024
 GAPS = 8
 # Processes with a mount namespace of their own.
 OWN_MOUNTS = ("effectd-root", "effectd-init")
+# Keyrings of handlers that others run meanwhile. Each attempt has one at least, so that a soak
+# that leaves them leaves more.
+KEYS_SLACK = 48
 # Cgroups that are removed and not yet freed: each of them waits for a grace period of RCU.
 DYING_SLACK = 16
 RSS_SHARE = 0.05
@@ -49,7 +52,6 @@ def counted(owner: int, cgroup_root: Path | None) -> Counts:
             counts[f"mounts of {name}"] += len(_mount_points(pid))
     if cgroup_root is not None:
         counts["cgroups"] = sum(1 for one in cgroup_root.rglob("*/") if one.is_dir())
-    counts |= _keys()
     # How many a template keeps for its next attempts depends on how many ran at once.
     counts.pop("descriptors of effectd-root: net:[N]", None)
     return {key: count for key, count in sorted(counts.items()) if count}
@@ -129,6 +131,23 @@ def no_more_namespaces(before: int) -> None:
     deadline = time.monotonic() + SETTLE_S
     while (now := free_namespace()) > before + NAMESPACES_SLACK:
         assert time.monotonic() < deadline, f"namespaces were left behind: {before} -> {now}"
+        time.sleep(0.1)
+
+
+def keys() -> int:
+    """Keys and keyrings of the handlers' user: each user namespace can have some of its own."""
+    for line in Path("/proc/key-users").read_text().splitlines():
+        uid, rest = line.split(":")
+        if int(uid) == HANDLER_UID:
+            return int(rest.split()[1].split("/")[0])
+    return 0
+
+
+def no_more_keys(before: int) -> None:
+    """Wait until the kernel has collected what the attempts had."""
+    deadline = time.monotonic() + SETTLE_S
+    while (now := keys()) > before + KEYS_SLACK:
+        assert time.monotonic() < deadline, f"keys were left behind: {before} -> {now}"
         time.sleep(0.1)
 
 
@@ -214,14 +233,3 @@ def _mount_points(pid: int) -> list[str]:
     except (PermissionError, FileNotFoundError, ProcessLookupError, OSError):
         return []
     return [line.split()[4] for line in lines]
-
-
-def _keys() -> Counts:
-    """Keys and keyrings of the handlers: each user namespace can have some of its own."""
-    found: Counts = {}
-    for line in Path("/proc/key-users").read_text().splitlines():
-        uid, rest = line.split(":")
-        if int(uid) != HANDLER_UID:
-            continue
-        found[f"keys of uid {uid.strip()}"] = int(rest.split()[1].split("/")[0])
-    return found

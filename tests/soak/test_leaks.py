@@ -110,9 +110,24 @@ def namespaces(count: int) -> Iterator[None]:
 
 def test_network_namespaces_that_stay_are_noticed() -> None:
     before = leaks.settled_namespace()
-    leaks.no_more_namespaces(before)
-    with namespaces(40), pytest.raises(AssertionError, match="namespaces were left behind"):
-        leaks.no_more_namespaces(before)
+    with contextlib.ExitStack() as planted:
+        for _ in range(10):  # more of them only where others on this host end as many meanwhile
+            planted.enter_context(namespaces(40))
+            with contextlib.suppress(AssertionError):
+                leaks.no_more_namespaces(before)
+                continue
+            break
+        else:
+            pytest.fail("400 namespaces that stay were not noticed")
+
+
+def test_no_namespace_that_ended_is_taken_for_one_that_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(leaks, "SETTLE_S", 60.0)  # what others have for a while does not count
+    before = leaks.settled_namespace()
+    with namespaces(40):
+        pass
     leaks.no_more_namespaces(before)
 
 

@@ -55,12 +55,14 @@ async def soaked(
         before = await trio.to_thread.run_sync(leaks.settled, count_now)
         memory = leaks.resident(os.getpid())
         namespaces, mounts = leaks.settled_namespace(), leaks.mount_points()
+        keys = leaks.keys()
 
         await soak.run(mixed(count - warm_up, launcher_kills, seed=2), AT_ONCE)
         await soak.rest()
         await trio.to_thread.run_sync(leaks.no_more_than, before, count_now)
         leaks.no_more_namespaces(namespaces)
         leaks.no_more_mounts(mounts)
+        leaks.no_more_keys(keys)
         leaks.no_more_memory(memory, leaks.resident(os.getpid()))
         if root is not None:
             leaks.no_dying_cgroups(root)

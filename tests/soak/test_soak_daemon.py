@@ -103,7 +103,7 @@ def _lose_the_launcher(daemon: Daemon) -> None:
     lost = daemon.launcher
     os.kill(lost, signal.SIGKILL)
     wait_until(
-        lambda: [pid for pid in leaks.below(daemon.pid) if pid != lost], 30, "a new launcher"
+        lambda: [pid for pid in leaks.below(daemon.pid) if pid != lost], 60, "a new launcher"
     )
 
 
@@ -117,6 +117,7 @@ def _soak(daemon: Daemon, outcomes: dict[str, str], count: int, warm_up: int, ki
     _rest(daemon, outcomes)
     before = leaks.settled(count_now)
     namespaces, mounts = leaks.settled_namespace(), leaks.mount_points()
+    keys = leaks.keys()
     memory = leaks.resident(daemon.pid)
     for turn in range(kills + 1):
         _calls(daemon, outcomes, (count - warm_up) // (kills + 1), seed=turn + 2)
@@ -126,6 +127,7 @@ def _soak(daemon: Daemon, outcomes: dict[str, str], count: int, warm_up: int, ki
     leaks.no_more_than(before, count_now)
     leaks.no_more_namespaces(namespaces)
     leaks.no_more_mounts(mounts)
+    leaks.no_more_keys(keys)
     after = leaks.resident(daemon.pid)
     grown = after.pop("owner") - memory.pop("owner")
     leaks.no_more_memory(memory, after)
