@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 from supervisor.cli.exits import Exit
@@ -29,7 +29,12 @@ def given(words: Iterable[str]) -> list[str]:
 
 
 def resolve(daemon: Daemon, kind: Kind, text: str) -> str:
-    """The one id of this kind that begins with `text`.
+    """The one id of this kind that the daemon knows and that begins with `text`."""
+    return among(kind, text, lambda: _all(daemon, kind))
+
+
+def among(kind: Kind, text: str, known: Callable[[], Iterable[str]]) -> str:
+    """The one id of this kind that begins with `text`; `known` is asked for beginnings alone.
 
     The tag may be left out; six characters or more are asked for, so that a slip of the
     finger does not name something else.
@@ -49,7 +54,7 @@ def resolve(daemon: Daemon, kind: Kind, text: str) -> str:
             f"{text!r} is too short for the beginning of an id",
             f"Give at least {SHORTEST} characters of it.",
         )
-    return only(kind, text, [i for i in _all(daemon, kind) if i.startswith(whole)])
+    return only(kind, text, [i for i in known() if i.startswith(whole)])
 
 
 def _article(kind: Kind) -> str:

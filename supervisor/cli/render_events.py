@@ -45,18 +45,24 @@ def event(document: Document, look: Look) -> str:
     """Position, time, type, then the ids and the members that say something."""
     kind = escape(document.get("type", "?"))
     start = f"{document.get('position', '?'):>6}  {clock(document.get('at'))[:23]:<23}  "
+    painted = look.paint(kind, "attention" if kind in LOUD else "strong")
+    lines = [start + painted]
+    more = members(document, look)
+    if more:
+        text = wrapped(" ".join(more), look.columns - 8)
+        lines += [" " * 8 + look.paint(line, "quiet") for line in text.split("\n")]
+    return "\n".join(lines)
+
+
+def members(document: Document, look: Look, *, without: frozenset[str] = frozenset()) -> list[str]:
+    """The ids of an event, then its members that say something, as `name=value`."""
     ids = [str(document[k]) for k in ("operation_id", "call_id", "effect_id") if document.get(k)]
     rest = [
         f"{escape(name)}={_value(value, look)}"
         for name, value in document.items()
-        if name not in PLACED | LONG and value not in (None, "", [], {}, False)
+        if name not in PLACED | LONG | without and value not in (None, "", [], {}, False)
     ]
-    painted = look.paint(kind, "attention" if kind in LOUD else "strong")
-    lines = [start + painted]
-    if ids or rest:
-        text = wrapped(" ".join(ids + rest), look.columns - 8)
-        lines += [" " * 8 + look.paint(line, "quiet") for line in text.split("\n")]
-    return "\n".join(lines)
+    return ids + rest
 
 
 def _value(value: Any, look: Look) -> str:

@@ -66,8 +66,3 @@ def document(report: VerifyReport, code: int, directory: str) -> dict[str, Any]:
     damage = report.damage
     made["damage"] = None if damage is None else dict(damage._asdict())
     return {"directory": directory, "exit_code": code, **made}
-
-
-def entry(file: str, offset: int, position: int, payload: str, look: Look) -> str:
-    """One line of a journal with its place."""
-    return f"{look.paint(f'{escape(file)}:{offset}', 'quiet')} {position} {escape(payload)}"

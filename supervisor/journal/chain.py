@@ -107,11 +107,18 @@ class Walker:
         load: Callable[[str], bytes],
         emit: Emit,
         again: Callable[[str], bytes | None] = lambda _name: None,
+        *,
+        tip: Tip | None = None,
+        before: str | None = None,
     ) -> None:
         """`again` may read the newest segment once more before its end is called rot:
         beside a live writer the first look may have met a batch half copied.
+
+        To go on from what an earlier walk proved, `tip` stands at the end of the segment
+        named `before`, and `segments` begin with the one that follows it.
         """
-        self.tip = Tip()
+        self.tip = Tip() if tip is None else tip
+        self._before = before
         self._again = again
         self._segments = list(segments)
         self._load = load
@@ -151,7 +158,7 @@ class Walker:
         if line is None or header is None:
             raise self._corrupt(segment.name, 0, None, "no intact segment header", buf)
         before = None if header.previous is None else header.previous.name
-        named = self._segments[index - 1].name if index else None
+        named = self._segments[index - 1].name if index else self._before
         joined = line.position == self.tip.position and line.previous == self.tip.digest[:32]
         if not joined or before != named:
             raise self._corrupt(segment.name, 0, None, "does not continue the one before", buf)

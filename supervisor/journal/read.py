@@ -58,7 +58,7 @@ def entries(
 
     def flush(durable: int) -> Iterator[Entry]:
         for file, offset, line in found:
-            yield _entry(file, offset, line, durable)
+            yield entry_of(file, offset, line, durable)
         found.clear()
 
     walker = Walker(segments_among(reader.names), reader.load, emit, reader.again)
@@ -76,7 +76,8 @@ def entries(
         yield from flush(walker.tip.position)
 
 
-def _entry(file: str, offset: int, line: Line, durable: int) -> Entry:
+def entry_of(file: str, offset: int, line: Line, durable: int) -> Entry:
+    """A line with its place, given the highest watermark that is known."""
     attested = line.position <= durable or offset == 0
     return Entry(file, offset, line.position, line.durable, line.payload, line.digest, attested)
 
