@@ -67,6 +67,21 @@ def several(documents: list[dict[str, Any]]) -> Any:
     return documents[0] if len(documents) == 1 else {"items": documents}
 
 
+def plain(function: Callable[Concatenate[Shared, P], int]) -> Callable[P, int]:
+    """Pass a command how to show text; its `-o` is its own, and it asks no daemon."""
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> int:
+        now_ns = time.time_ns()
+        looks = of_stream(sys.stdout, now_ns), of_stream(sys.stderr, now_ns)
+        try:
+            return function(Shared("text", Daemon(None), *looks), *args, **kwargs)
+        except BrokenPipeError as error:
+            raise ReaderLeft from error
+
+    return wrapper
+
+
 def shared(function: Callable[Concatenate[Shared, P], int]) -> Callable[P, int]:
     """Give a command `-o` and `--socket`, and pass it what they mean."""
 

@@ -7,7 +7,9 @@ from pathlib import Path
 import click
 
 from supervisor.cli.commands.journal_dump import dump, tail
+from supervisor.cli.commands.journal_export import export
 from supervisor.cli.commands.journal_replay import replay
+from supervisor.cli.commands.journal_stats import stats
 from supervisor.cli.offline import Source, configured
 from supervisor.cli.output import Shared, shared
 from supervisor.cli.place import DIRECTORY, place_of
@@ -48,5 +50,5 @@ def verify(given: Shared, source: Source, /, *, directory: Path | None, require:
     return code
 
 
-for _verb in (dump, tail, replay):
+for _verb in (dump, tail, replay, export, stats):
     journal.add_command(_verb)

@@ -69,7 +69,7 @@ def _all(given: Shared, seen: Past) -> None:
     given.emit(
         {"position": seen.position, "as_of": as_of, "newest_at": newest, "items": items},
         lambda look: f"{head(seen.position, as_of, newest)}\n\n{operation_list(items, look)}",
-        [one["operation_id"] for one in items],
+        [str(one["operation_id"]) for one in items],
     )
 
 
