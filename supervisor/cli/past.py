@@ -25,6 +25,8 @@ from supervisor.journal.errors import JournalCorrupt, JournalError
 from supervisor.journal.read import read_frames
 from supervisor.journal.records import UnknownRecord, decode
 
+NS_PER_MS = 1_000_000
+
 
 class Past(NamedTuple):
     """`state` after `position`; `now` is the moment it is looked at from.
@@ -77,7 +79,8 @@ def _behind(at: Spot, position: int, records: tuple[Record, ...]) -> bool:
     if at.position is not None:
         return position > at.position
     assert at.at is not None
-    return bool(records) and records[0].at > at.at
+    # Times are printed in whole milliseconds: what is printed as this time is not later.
+    return bool(records) and records[0].at // NS_PER_MS > at.at // NS_PER_MS
 
 
 def _refuse_nowhere(state: State, *, ended: bool) -> None:

@@ -158,8 +158,8 @@ def daemon() -> Iterator[Daemon]:
     base.chmod(0o755)
     made = Daemon(base)
     made.write_handlers()
-    made.start()
     try:
+        made.start()
         yield made
     finally:
         made.stop()

@@ -70,7 +70,7 @@ def dump(
     directory: Path | None,
     follow: bool,
 ) -> int:
-    """Every record with its place, oldest first (exit 2: damaged, printed what is proven).
+    """Every record, oldest first (exit 2: damaged, printed what is proven).
 
     A stream: -o json prints one document a line, as jsonl does, each a line of the journal
     as it is on disk, with file and offset. Times are UTC.
