@@ -16,6 +16,8 @@ from supervisor.version import VERSION
 EXIT_FAILED = 1
 # sysexits(3): a person has to change something first; another start changes nothing.
 EXIT_CONFIG = 78
+# By name: --help and --check-config import nothing for it.
+_LASTING = frozenset({"JournalTooNew", "JournalRolledBack", "WitnessUnusable"})
 _Group = BaseExceptionGroup[BaseException]
 
 _EPILOG = """\
@@ -45,7 +47,20 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--check-config", action="store_true", help="check configuration and manifests, then end"
     )
+    made.add_argument(
+        "--accept-rollback",
+        type=_reason,
+        metavar="REASON",
+        help="go on with a journal older than its witness, and journal why",
+    )
     return made
+
+
+def _reason(text: str) -> str:
+    reason = " ".join(text.split())
+    if not reason or not reason.isprintable():
+        raise argparse.ArgumentTypeError("say in words why the older journal is to be accepted")
+    return reason
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,10 +85,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 0
     except ConfigError as error:
         return _failed(error)
-    return _run(config)
+    return _run(config, args.accept_rollback or "")
 
 
-def _run(config: object) -> int:
+def _run(config: object, accept_rollback: str) -> int:
     # Imported late, so that --help and --check-config cost nothing.
     from config.schema import Config  # noqa: PLC0415
     from sandbox.spec import SandboxFault  # noqa: PLC0415
@@ -84,7 +99,7 @@ def _run(config: object) -> int:
     assert isinstance(config, Config)
     known = (JournalError, ConfigError, SandboxFault, ListenError, CannotStart)
     try:
-        return run(config)
+        return run(config, accept_rollback=accept_rollback)
     except known as error:
         return _failed(error)
     except BaseExceptionGroup as caught:
@@ -109,7 +124,7 @@ def _failed(error: BaseException) -> int:
     fix = getattr(error, "fix", "")
     text = f"{error}. {fix}" if fix else str(error)
     print(f"effectd: cannot start: {text}", file=sys.stderr)  # noqa: T201  # to whoever started it
-    lasting = isinstance(error, ConfigError) or type(error).__name__ == "JournalTooNew"
+    lasting = isinstance(error, ConfigError) or type(error).__name__ in _LASTING
     return EXIT_CONFIG if lasting else EXIT_FAILED
 
 

@@ -40,6 +40,7 @@ from supervisor.server import Listener, Peer, ServerLimits
 from supervisor.server.inside import Init, is_inside
 from supervisor.service import Service
 from supervisor.version import VERSION
+from supervisor.witnessing import Keeper
 
 EXIT_POISONED = 75
 # How often a stop looks whether all that it waits for cannot be killed.
@@ -59,8 +60,11 @@ def say(text: str) -> None:
     print(f"effectd: {text}", file=sys.stderr, flush=True)  # noqa: T201  # the service manager's log
 
 
-def run(config: Config) -> int:
-    """Run until told to stop; the exit status. Raises what stands in the way of starting."""
+def run(config: Config, *, accept_rollback: str = "") -> int:
+    """Run until told to stop; the exit status. Raises what stands in the way of starting.
+
+    `accept_rollback` is the reason to go on for with a journal that its witness knows better.
+    """
     started = time.monotonic_ns()
     os.umask(0o077)
     notifier = Notifier.from_environment()
@@ -69,8 +73,9 @@ def run(config: Config) -> int:
     protect_daemon()
     _make_directories(config)
     handlers = visible.load(config)
-    replayed = replay(config)
-    daemon = Daemon(config, handlers, launcher, replayed, notifier, started)
+    witness = Keeper(config, accept_rollback, say)
+    replayed = replay(config, witness.open)
+    daemon = Daemon(config, handlers, launcher, replayed, witness, notifier, started)
     return trio.run(daemon.main, listeners)
 
 
@@ -109,11 +114,13 @@ class Daemon:
         handlers: Handlers,
         launcher: Launcher,
         replayed: Replayed,
+        witness: Keeper,
         notifier: Notifier,
         started: int,
     ) -> None:
         self._launcher = launcher
         self._replayed = replayed
+        self._witness = witness
         self._notifier = notifier
         self._engine = Engine(
             config=config,
@@ -124,6 +131,7 @@ class Daemon:
             state=replayed.state,
             events=replayed.events,
             groups=_groups,
+            unwitnessed=lambda: witness.problem,
         )
         self._service = Service(self._engine, started=started, damage=replayed.damage)
         self._status = 0
@@ -154,9 +162,11 @@ class Daemon:
         journal.start(self._poisoned)
         engine.attend(nursery, lambda call_id, lent: run_call(engine, call_id, lent))
         try:
-            await recover(engine)
+            await recover(engine, self._witness.accepted)
         except Unavailable as unavailable:
             raise CannotStart(f"the journal takes nothing: {unavailable}") from unavailable
+        await self._witness.begin(journal)
+        nursery.start_soon(self._witness.run, journal)
         # Recorded attempts are proven dead by now; what nobody recorded goes with the rest.
         if kept := await engine.launcher.sweep():
             say(f"left by an earlier daemon, and not to be removed: {', '.join(kept)}")
@@ -289,7 +299,11 @@ class Daemon:
 
     async def _stop(self, listeners: tuple[Listener, ...]) -> None:
         with trio.CancelScope(shield=True):
-            await self._replayed.journal.close()
+            journal = self._replayed.journal
+            await journal.close()
+            if isinstance(journal, Journal):
+                await self._witness.keep(journal)
+            self._witness.close()
             await self._launcher.close()
         for listener in listeners:
             listener.close()

@@ -7,7 +7,7 @@ every process of the old epoch is proven dead or recorded as not.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 import trio
@@ -25,6 +25,7 @@ from supervisor.core.step import ProvenDead, ReconcilerProvenDead, Restarted
 from supervisor.dispatch import Engine, Events, Unavailable
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Frame, Journal, JournalCorrupt
+from supervisor.journal.opening import Watch
 from supervisor.journal.records import UnknownRecord, decode
 from supervisor.version import VERSION
 
@@ -49,8 +50,9 @@ class Replayed:
     damage: Refusal | None = None
 
 
-def replay(config: Config) -> Replayed:
-    """Lock and read the journal. Blocks; raises JournalLocked, JournalTooNew, JournalIOError."""
+def replay(config: Config, watch: Callable[[], Watch | None] = lambda: None) -> Replayed:
+    """Lock and read the journal, watched. Blocks; raises JournalLocked, JournalTooNew,
+    JournalIOError, and what the watch refuses with."""
     events = Events()
     state = State()
     frames = 0
@@ -69,6 +71,7 @@ def replay(config: Config) -> Replayed:
             on_frame,
             segment_bytes=config.journal.segment_bytes,
             lock_wait_ms=LOCK_WAIT_MS,
+            watch=watch,
         )
     except JournalCorrupt as corrupt:
         damage = _damage(corrupt, state)
@@ -91,12 +94,15 @@ def _damage(corrupt: JournalCorrupt, state: State) -> Refusal:
     return Refusal("JournalCorrupt", detail, fix=corrupt.fix, extra=where)
 
 
-async def recover(engine: Engine) -> None:
-    """End what is left, then begin the epoch. Afterwards nothing is running."""
+async def recover(engine: Engine, rollback: str = "") -> None:
+    """End what is left, then begin the epoch. Afterwards nothing is running.
+
+    `rollback` is what an accepted roll-back forgets and why, to be journaled with it.
+    """
     proofs = await _swept(engine.state)
     # In doubt since an earlier epoch, and proven dead by now.
     doubted = [key for key in engine.state.undead if key in proofs]
-    await engine.commit(_restarted(engine, engine.state.epoch + 1, proofs))
+    await engine.commit(_restarted(engine, engine.state.epoch + 1, proofs, rollback))
     for key in doubted:
         await engine.commit(ProvenDead(engine.now(), key.call_id, key.attempt, proofs[key]))
 
@@ -117,11 +123,13 @@ async def _swept(state: State) -> dict[Key, str]:
     return await _ended(_attempts(state) | _reconcilers(state), DEADLINE_S)
 
 
-def _restarted(engine: Engine, epoch: int, proofs: Mapping[Key, str]) -> Restarted:
+def _restarted(
+    engine: Engine, epoch: int, proofs: Mapping[Key, str], rollback: str = ""
+) -> Restarted:
     attempts, reconcilers = _attempts(engine.state), _reconcilers(engine.state)
     alive = frozenset((key.call_id, key.attempt) for key in attempts if key not in proofs)
     asking = frozenset(effect_id for effect_id in reconcilers if effect_id not in proofs)
-    return Restarted(engine.now(), epoch, VERSION, alive, asking)
+    return Restarted(engine.now(), epoch, VERSION, alive, asking, rollback)
 
 
 async def watch_survivors(engine: Engine) -> None:

@@ -36,12 +36,14 @@ class Input:
 
 @attrs.frozen
 class Restarted(Input):
-    """`alive` and `asking` are the attempts and reconcilers that could not be proven dead."""
+    """`alive` and `asking` are the attempts and reconcilers that could not be proven dead;
+    `rollback` says what an accepted roll-back forgets and why."""
 
     epoch: int
     version: str
     alive: frozenset[tuple[CallId, int]] = frozenset()
     asking: frozenset[EffectId] = frozenset()
+    rollback: str = ""
 
 
 @attrs.frozen

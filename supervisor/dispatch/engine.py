@@ -101,6 +101,7 @@ class Engine:
         state: State,
         events: Events,
         groups: Groups,
+        unwitnessed: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.config = config
         self.handlers = handlers
@@ -109,6 +110,8 @@ class Engine:
         self.state = state
         self.events = events
         self.groups = groups
+        self.unwitnessed = unwitnessed
+        """Why the journal's witness is not told any more; None while it is."""
         self.slots = Slots(config.max_running_attempts)
         self.live: dict[AttemptKey, Live] = {}
         self.unkillable: dict[AttemptKey | EffectId, str] = {}  # a reconciler by its effect

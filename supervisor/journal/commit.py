@@ -79,6 +79,7 @@ class Committer:
         self.room.reset(writer.rest, (spare.size for spare in spares), ())
         self.position = writer.point.position
         self.durable = self.position
+        self.decided = (0, "")
         self.queued_bytes = 0
         self.counts = Counts()
         self.poison: BaseException | None = None
@@ -242,6 +243,8 @@ class Committer:
                 self._want_spares(self._wanted)
         size = self._writer.commit(batch)
         self.durable = self._writer.point.position
+        if batch[-1].startswith(b"["):  # a mark is a batch of its own
+            self.decided = (self.durable, self._writer.point.digest)
         took_us = (time.monotonic_ns() - started) // 1000
         self._since_ns = 0
         was = self.counts

@@ -66,6 +66,36 @@ class JournalTooNew(JournalError):  # noqa: N818
         self.fix = "Start the version that wrote it, or a newer one."
 
 
+class JournalRolledBack(JournalError):  # noqa: N818
+    """The witness has seen what the journal does not have. Nothing was changed on disk."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what)
+        self.fix = fix
+
+
+class WitnessUnusable(JournalError):  # noqa: N818
+    """The witness cannot be read or kept, so a roll-back would not be noticed."""
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what)
+        self.fix = fix
+
+
+class AnchorUnreadable(JournalError):  # noqa: N818
+    """What was given as anchors is none, or was altered on its way."""
+
+    fix = "Give the file with the lines that `effectctl journal anchor` printed, unchanged."
+
+
+class NothingToAnchor(JournalError):  # noqa: N818
+    """No line is proven durable yet."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(f"{directory}: no decision is proven durable yet")
+        self.fix = "Start the daemon on it once; a quiet moment later there is something to anchor."
+
+
 class JournalIOError(JournalError):
     """The system refused to read or prepare the journal. Nothing is known to be damaged."""
 

@@ -34,7 +34,7 @@ from supervisor.journal.errors import (
     JournalTooNew,
 )
 from supervisor.journal.file import REAL, Os
-from supervisor.journal.opening import Opened, open_directory
+from supervisor.journal.opening import Opened, Watch, open_directory
 from supervisor.journal.room import frame_cost
 
 __all__ = [
@@ -124,11 +124,13 @@ class Journal:
         align: int = 512,
         os_: Os = REAL,
         lock_wait_ms: int = 0,
+        watch: Callable[[], Watch | None] = lambda: None,
     ) -> Journal:
         """Lock, read, judge, hand every decision to `on_frame`, and make it safe to append.
 
-        Raises JournalLocked; JournalCorrupt after `on_frame` had the proven prefix, with
-        nothing changed on disk; JournalTooNew; JournalIOError. Blocks while it reads.
+        `watch` is called once it is locked; what it gives sees every line and may refuse. Raises JournalLocked; JournalCorrupt after
+        `on_frame` had the proven prefix, with nothing changed on disk; JournalTooNew;
+        JournalIOError. Blocks while it reads.
         """
         if align not in (0, 512, 4096) or segment_bytes < max(SEGMENT_BYTES_MIN, 16 * align):
             raise ValueError(f"no such layout: segments of {segment_bytes} aligned to {align}")
@@ -139,7 +141,9 @@ class Journal:
             raise JournalIOError(f"opening {directory}", error) from error
         try:
             lock.take(os_, fd, directory, wait_ms=lock_wait_ms)
-            opened = open_directory(os_, fd, on_frame, segment_bytes=segment_bytes, align=align)
+            opened = open_directory(
+                os_, fd, on_frame, segment_bytes=segment_bytes, align=align, watch=watch
+            )
             committer = Committer(
                 os_,
                 fd,
@@ -230,6 +234,12 @@ class Journal:
     def durable_position(self) -> int:
         """The last position that is on disk."""
         return self._committer.durable
+
+    @property
+    def decided(self) -> tuple[int, str]:
+        """The last decision that is on disk and was written here: its position and digest;
+        (0, "") before the first."""
+        return self._committer.decided
 
     @property
     def poisoned(self) -> JournalPoisoned | None:

@@ -8,9 +8,9 @@ bytes unsynced, and what is served must be durable), then the *disk* is read.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from supervisor.journal.chain import SegmentName, Walked, Walker, segments_among
+from supervisor.journal.chain import SegmentName, Tip, Walked, Walker, segments_among
 from supervisor.journal.codec import Frame, Line
 from supervisor.journal.errors import JournalIOError
 from supervisor.journal.file import Os
@@ -32,15 +32,34 @@ class Opened(NamedTuple):
     walked: Walked
 
 
+class Watch(Protocol):
+    """Whoever knows from elsewhere what the journal must show."""
+
+    def see(self, line: Line) -> None:
+        """Every line, in order."""
+
+    def settle(self, tip: Tip) -> None:
+        """At the end, with nothing changed on disk yet. Raises to refuse."""
+
+
 def open_directory(
-    os_: Os, directory: int, on_frame: Callable[[Frame], None], *, segment_bytes: int, align: int
+    os_: Os,
+    directory: int,
+    on_frame: Callable[[Frame], None],
+    *,
+    segment_bytes: int,
+    align: int,
+    watch: Callable[[], Watch | None] = lambda: None,
 ) -> Opened:
     """Every decision goes to `on_frame`, oldest first. Raises JournalError's subclasses."""
     try:
         names = os_.listdir(directory)
         segments = segments_among(names)
         _settle(os_, directory, segments)
-        walked, newest = _walk(os_, directory, segments, on_frame)
+        watching = watch()
+        walked, newest = _walk(os_, directory, segments, on_frame, watching)
+        if watching is not None:
+            watching.settle(walked.tip)
         agree = _cache_agrees(os_, directory, segments, newest)
         spares = keep_spares(os_, directory, names, segment_bytes)
         writer = Writer(os_, directory, _point(walked), align=align)
@@ -65,11 +84,17 @@ def _settle(os_: Os, directory: int, segments: list[SegmentName]) -> None:
 
 
 def _walk(
-    os_: Os, directory: int, segments: list[SegmentName], on_frame: Callable[[Frame], None]
+    os_: Os,
+    directory: int,
+    segments: list[SegmentName],
+    on_frame: Callable[[Frame], None],
+    watch: Watch | None,
 ) -> tuple[Walked, bytes]:
     newest = b""
 
     def emit(_name: str, _offset: int, line: Line) -> None:
+        if watch is not None:
+            watch.see(line)
         if line.payload.startswith(b"["):
             on_frame(Frame(line.position, line.payload))
 

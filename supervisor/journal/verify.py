@@ -1,14 +1,15 @@
 """Verify a journal offline or beside its writer, and say what that proves and what not.
 
-    python3 -I -m supervisor.journal.verify [--require chain] DIRECTORY
+    python3 -I -S /opt/effectd/.../supervisor/journal DIRECTORY [--anchor FILE] [--require chain]
 
 A chain proves that nothing in it was changed, lost or reordered. It cannot prove that
-nothing was cut off its end, nor that it was not written anew as a whole: for that the
-newest digest must be known from elsewhere (an anchor). So without one, an intact journal
+nothing was cut off its end, nor that it was not written anew as a whole: for that a
+digest must be known from elsewhere (an anchor, see anchor.py). What no anchor vouches for
 is "not anchored", and that is no OK.
 
-Exit codes: 0 verified and anchored (or intact, with `--require chain`); 1 could not run;
-2 damaged; 3 intact, not anchored; 4 rolled back. Standard library only.
+Exit codes: 0 verified and anchored to the last decision (or intact, with `--require
+chain`); 1 could not run; 2 damaged; 3 intact, not all of it anchored; 4 rolled back: an
+anchor is contradicted. Standard library only.
 """
 
 from __future__ import annotations
@@ -16,17 +17,28 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from supervisor.journal.chain import Tip, Walked, Walker, segments_among
-from supervisor.journal.codec import GENESIS
-from supervisor.journal.errors import Damage, JournalCorrupt, JournalIOError, JournalTooNew
+from supervisor.journal.anchor import (
+    CONTRADICTED,
+    HOLDS,
+    UNKNOWN,
+    Anchor,
+    Judged,
+    Sightings,
+    judge,
+    read_anchors,
+)
+from supervisor.journal.chain import Tip, Walker, segments_among
+from supervisor.journal.codec import GENESIS, Line
+from supervisor.journal.errors import Damage, JournalCorrupt, JournalError
 from supervisor.journal.read import Progress, Reader
 
-INTACT, DAMAGED, FAILED = "intact", "damaged", "could not run"
+INTACT, DAMAGED, FAILED, ROLLED_BACK = "intact", "damaged", "could not run", "rolled back"
 EXIT_ANCHORED, EXIT_FAILED, EXIT_DAMAGED, EXIT_NOT_ANCHORED, EXIT_ROLLED_BACK = range(5)
+_CERTAIN = {FAILED: EXIT_FAILED, DAMAGED: EXIT_DAMAGED, ROLLED_BACK: EXIT_ROLLED_BACK}
 
 
 class VerifyReport(NamedTuple):
@@ -35,10 +47,11 @@ class VerifyReport(NamedTuple):
     `attested` is the last decision that a later line proves durable; what follows it was
     in flight at a crash, or is just being written. `torn` bytes behind the end are the
     remains of a batch that was never acknowledged; the next start excludes them.
-    `unanchored` decisions are those that no anchor vouches for: all, when there is none.
+    `unanchored` decisions come after the newest anchor that holds: all, when none does.
     """
 
     verdict: str
+    journal: str
     segments: int
     frames: int
     marks: int
@@ -47,60 +60,99 @@ class VerifyReport(NamedTuple):
     attested: int
     head: str
     torn: int
+    anchors: tuple[Judged, ...]
     unanchored: int
     blemishes: tuple[str, ...]
     damage: Damage | None
     problem: str | None
     took_ms: int
 
+    @property
+    def anchored(self) -> bool:
+        """Whether an anchor vouches for everything up to the last decision."""
+        return self.unanchored == 0 and any(one.finding == HOLDS for one in self.anchors)
+
     def exit_code(self, *, require: str = "anchor") -> int:
-        if self.verdict == FAILED:
-            return EXIT_FAILED
-        if self.verdict == DAMAGED:
-            return EXIT_DAMAGED
-        return EXIT_ANCHORED if require == "chain" else EXIT_NOT_ANCHORED
+        certain = _CERTAIN.get(self.verdict)
+        if certain is not None:
+            return certain
+        return EXIT_ANCHORED if require == "chain" or self.anchored else EXIT_NOT_ANCHORED
 
 
-def verify(directory: Path, progress: Progress = lambda _done, _total: None) -> VerifyReport:
+class _Check:
+    """One verification as it goes: a walk, and what it showed."""
+
+    def __init__(self, anchors: Iterable[Anchor]) -> None:
+        self.anchors = tuple(anchors)
+        self.seen = Sightings(one.position for one in self.anchors)
+        self.tip = Tip()
+        self.torn = self.segments = 0
+        self.damage: Damage | None = None
+        self.problem: str | None = None
+
+    def run(self, directory: Path, progress: Progress) -> None:
+        try:
+            reader = Reader(directory, progress)
+            names = segments_among(reader.names)
+            if not names:
+                self.problem = f"{directory} holds no journal"
+            walker = Walker(names, reader.load, self._emit, reader.again)
+            self.tip, self.segments = walker.tip, len(names)
+            self.torn = walker.run().tail.discarded
+        except JournalCorrupt as error:
+            self.damage = error.report
+        except JournalError as error:
+            self.problem = str(error)
+
+    def _emit(self, _file: str, _offset: int, line: Line) -> None:
+        self.seen.see(line, self.tip.frames)
+
+    def judged(self) -> tuple[Judged, ...]:
+        damaged = self.damage is not None
+        return tuple(judge(one, self.seen, self.tip, damaged=damaged) for one in self.anchors)
+
+    def verdict(self, judged: Iterable[Judged]) -> str:
+        if self.damage is not None:
+            return DAMAGED
+        if self.problem is not None:
+            return FAILED
+        contradicted = any(one.finding in CONTRADICTED for one in judged)
+        return ROLLED_BACK if contradicted else INTACT
+
+    def unanchored(self, judged: Iterable[Judged]) -> int:
+        held = [one.anchor.position for one in judged if one.finding == HOLDS]
+        return self.tip.frames - (self.seen.decisions(max(held)) if held else 0)
+
+
+def verify(
+    directory: Path,
+    progress: Progress = lambda _done, _total: None,
+    *,
+    anchors: Iterable[Anchor] = (),
+) -> VerifyReport:
     """Prove every link. Never raises for what it finds; `progress` gets bytes done and all."""
     started = time.monotonic_ns()
-    tip, torn, segments = Tip(), 0, 0
-    damage: Damage | None = None
-    problem: str | None = None
-    try:
-        reader = Reader(directory, progress)
-        names = segments_among(reader.names)
-        if not names:
-            problem = f"{directory} holds no journal"
-        walker = Walker(names, reader.load, lambda _file, _offset, _line: None, reader.again)
-        tip, segments = walker.tip, len(names)
-        torn = _torn(walker.run())
-    except JournalCorrupt as error:
-        damage = error.report
-    except (JournalIOError, JournalTooNew) as error:
-        problem = str(error)
-    verdict = DAMAGED if damage else FAILED if problem else INTACT
-    took_ms = (time.monotonic_ns() - started) // 1_000_000
+    check = _Check(anchors)
+    check.run(directory, progress)
+    tip, judged = check.tip, () if check.problem is not None else check.judged()
     return VerifyReport(
-        verdict=verdict,
-        segments=segments,
+        verdict=check.verdict(judged),
+        journal=check.seen.journal,
+        segments=check.segments,
         frames=tip.frames,
         marks=tip.marks,
         position=tip.position,
         last_frame=tip.last_frame,
         attested=min(tip.durable, tip.last_frame),
         head=tip.digest if tip.digest != GENESIS else "",
-        torn=torn,
-        unanchored=tip.frames,
+        torn=check.torn,
+        anchors=judged,
+        unanchored=check.unanchored(judged),
         blemishes=tuple(tip.blemishes),
-        damage=damage,
-        problem=problem,
-        took_ms=took_ms,
+        damage=check.damage,
+        problem=check.problem,
+        took_ms=(time.monotonic_ns() - started) // 1_000_000,
     )
-
-
-def _torn(walked: Walked) -> int:
-    return walked.tail.discarded
 
 
 def describe(report: VerifyReport) -> str:
@@ -112,11 +164,19 @@ def describe(report: VerifyReport) -> str:
         f"{report.frames} decisions in {report.segments} segments, "
         f"positions 1..{report.position}, {report.took_ms} ms"
     )
+    if report.journal != UNKNOWN:
+        lines.append(f"journal {report.journal}")
+    lines += [f"anchor {one.finding}: {one.why}" for one in report.anchors]
     if report.damage is not None:
         lines.append(f"DAMAGED: {report.damage.describe()}")
         lines.append(f"Everything up to position {report.position} is proven.")
-        return "\n".join(lines) + "\n"
-    lines.append(f"head {report.head} at position {report.position}")
+    else:
+        lines += _ending(report)
+    return "\n".join(lines) + "\n"
+
+
+def _ending(report: VerifyReport) -> list[str]:
+    lines = [f"head {report.head} at position {report.position}"]
     if report.last_frame > report.attested:
         lines.append(f"decisions after {report.attested} are not attested by a later line yet")
     if report.torn:
@@ -124,19 +184,30 @@ def describe(report: VerifyReport) -> str:
             f"{report.torn} bytes of a batch that was never acknowledged follow; "
             "the next start excludes them"
         )
-    lines.append(
-        f"intact, {report.unanchored} decisions not anchored: "
-        "a cut-off tail or a whole rewriting would not be seen"
-    )
-    return "\n".join(lines) + "\n"
+    if report.verdict == ROLLED_BACK:
+        lines.append("ROLLED BACK: the chain is intact, and not the one that was anchored")
+    elif report.anchored:
+        lines.append("verified, and anchored up to the last decision")
+    else:
+        lines.append(
+            f"intact, {report.unanchored} decisions not anchored: "
+            "a cut-off tail or a whole rewriting of them would not be seen"
+        )
+    return lines
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="journal verify", description="Verify a journal.")
     parser.add_argument("directory", type=Path)
+    parser.add_argument("--anchor", type=Path, action="append", default=[], metavar="FILE")
     parser.add_argument("--require", choices=("anchor", "chain"), default="anchor")
     options = parser.parse_args(arguments)
-    report = verify(options.directory)
+    try:
+        anchors = [one for file in options.anchor for one in read_anchors(file)]
+    except JournalError as error:
+        sys.stdout.write(f"could not verify: {error}. {error.fix}\n")
+        return EXIT_FAILED
+    report = verify(options.directory, anchors=anchors)
     sys.stdout.write(describe(report))
     return report.exit_code(require=options.require)
 

@@ -98,6 +98,15 @@ def _degraded(engine: Engine, damage: Refusal | None) -> list[dict[str, Any]]:
     stats = engine.journal.stats()
     if stats.degraded is not None:
         found.append(refusal_members(Refusal("JournalUnavailable", stats.degraded)))
+    unwitnessed = engine.unwitnessed()
+    if unwitnessed is not None:
+        found.append(
+            {
+                "code": "JournalUnavailable",
+                "detail": f"a roll-back would not be noticed: the witness is not kept: {unwitnessed}",
+                "fix": "Make witness_dir writable for the daemon; it goes on by itself.",
+            }
+        )
     if engine.journal.poisoned is not None:
         found.append(refusal_members(Refusal("AcceptanceUnknown", str(engine.journal.poisoned))))
     found.extend(

@@ -47,6 +47,7 @@ def restarted(_state: State, event: Restarted) -> Decision:
         alive=tuple(sorted(event.alive)),
         mono=event.now.mono,
         asking=tuple(sorted(event.asking)),
+        rollback=event.rollback,
     )
     return Decision((started,), outcome=True)
 

@@ -35,7 +35,8 @@ class Record:
 class DaemonStarted(Record):
     """A new epoch: whatever was unfinished is interrupted.
 
-    `alive` are attempts and `asking` reconcilers (by their effect) not proven dead.
+    `alive` are attempts and `asking` reconcilers (by their effect) not proven dead;
+    `rollback` says what a person accepted to be forgotten, and why.
     """
 
     epoch: int
@@ -44,6 +45,7 @@ class DaemonStarted(Record):
     alive: tuple[tuple[CallId, int], ...] = ()
     mono: int = 0
     asking: tuple[EffectId, ...] = ()
+    rollback: str = ""
 
 
 @attrs.frozen
