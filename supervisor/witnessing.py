@@ -33,9 +33,7 @@ class Keeper:
         whose state directory stands where nothing can stand beside it goes without."""
         directory = self._config.witness_dir
         try:
-            self._witness = Witness.open(
-                directory, accept=self._accept, lock_wait_ms=LOCK_WAIT_MS
-            )
+            self._witness = Witness.open(directory, accept=self._accept, lock_wait_ms=LOCK_WAIT_MS)
         except WitnessUnusable as error:
             if not self._config.origin.dev or directory.exists():
                 raise

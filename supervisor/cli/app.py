@@ -36,7 +36,9 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "handlers": Lazy("handlers", "handlers", "What can be run: list, show, check, try."),
     "events": Lazy("events", "events", "What happened, in order; -f follows."),
-    "journal": Lazy("journal", "journal", "Verify, dump or replay a journal; needs no daemon."),
+    "journal": Lazy(
+        "journal", "journal", "Verify, anchor, back up, dump or replay a journal; needs no daemon."
+    ),
     "config": Lazy("config", "config", "Show or check the configuration; needs no daemon."),
     "explain": Lazy("explain", "explain", "What a code means and what to do."),
     "completion": Lazy("completion", "completion", "Print the completion script of a shell."),

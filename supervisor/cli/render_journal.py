@@ -20,12 +20,16 @@ VERDICTS: dict[int, tuple[str, str, Tone]] = {
 }
 VERIFY_EXITS = """\b
 Exit codes:
-  0  verified and anchored (with --require chain: intact)
+  0  verified and anchored to the last decision (with --require chain: intact)
   1  could not run
   2  damaged
-  3  intact, not anchored
-  4  rolled back
+  3  intact, not all of it anchored
+  4  rolled back: an anchor is contradicted
 """
+
+
+_UNANCHORED = 3
+_FINDINGS = {"holds": "ok", "not checked": "warning"}
 
 
 def verified(report: VerifyReport, code: int, directory: str, look: Look) -> str:
@@ -37,12 +41,17 @@ def verified(report: VerifyReport, code: int, directory: str, look: Look) -> str
     pairs = [
         ("decisions", f"{report.frames} in {plural(report.segments, 'segment')}"),
         ("positions", f"1 to {report.position}"),
+        ("journal", report.journal),
         ("head", report.head),
         ("proven durable", f"up to {report.attested}"),
         ("took", span(report.took_ms)),
     ]
     lines = [first, *("  " + line for line in fields(pairs).split("\n"))]
     lines += [f"  {look.mark('warning')} {escape(one)}" for one in report.blemishes]
+    lines += [
+        f"  {look.mark(_FINDINGS.get(one.finding, 'wrong'))} {escape(one.why)}"
+        for one in report.anchors
+    ]
     if report.damage is not None:
         lines.append(f"  {escape(report.damage)}")
         lines.append(f"  Everything up to position {report.position} is proven.")
@@ -52,10 +61,10 @@ def verified(report: VerifyReport, code: int, directory: str, look: Look) -> str
             f"  {report.torn} bytes of a batch that was never acknowledged stand behind the end; "
             "the next start excludes them."
         )
-    if report.damage is None and report.unanchored:
+    if code == _UNANCHORED or (code == 0 and report.unanchored):
         lines.append(
             f"  {plural(report.unanchored, 'decision is', 'decisions are')} not anchored: "
-            "a cut-off tail or a whole rewriting would not be seen."
+            "a cut-off tail or a whole rewriting of them would not be seen."
         )
     return "\n".join(lines)
 
@@ -64,5 +73,8 @@ def document(report: VerifyReport, code: int, directory: str) -> dict[str, Any]:
     """The report as JSON."""
     made = dict(report._asdict())
     damage = report.damage
+    made["anchors"] = [
+        {**one.anchor._asdict(), "finding": one.finding, "why": one.why} for one in report.anchors
+    ]
     made["damage"] = None if damage is None else dict(damage._asdict())
     return {"directory": directory, "exit_code": code, **made}

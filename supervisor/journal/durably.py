@@ -34,7 +34,7 @@ def replace(file: Path, content: bytes) -> None:
     """After a crash the file has its old content or this one, and nothing in between."""
     temporary = file.with_name(f"{file.name}.tmp")
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _PRIVATE)
-    with open(fd, "wb") as out:
+    with os.fdopen(fd, "wb") as out:
         out.write(content)
         out.flush()
         os.fsync(fd)

@@ -96,6 +96,12 @@ class NothingToAnchor(JournalError):  # noqa: N818
         self.fix = "Start the daemon on it once; a quiet moment later there is something to anchor."
 
 
+class BackupRefused(JournalError):  # noqa: N818
+    """No backup was made, and nothing of one is left."""
+
+    fix = "Name a directory that is new; remove what an interrupted backup left (.NAME.partial)."
+
+
 class JournalIOError(JournalError):
     """The system refused to read or prepare the journal. Nothing is known to be damaged."""
 

@@ -128,9 +128,9 @@ class Journal:
     ) -> Journal:
         """Lock, read, judge, hand every decision to `on_frame`, and make it safe to append.
 
-        `watch` is called once it is locked; what it gives sees every line and may refuse. Raises JournalLocked; JournalCorrupt after
-        `on_frame` had the proven prefix, with nothing changed on disk; JournalTooNew;
-        JournalIOError. Blocks while it reads.
+        `watch` is called once it is locked, and what it gives sees every line and may
+        refuse. Raises JournalLocked; JournalCorrupt after `on_frame` had the proven prefix,
+        with nothing changed on disk; JournalTooNew; JournalIOError. Blocks while it reads.
         """
         if align not in (0, 512, 4096) or segment_bytes < max(SEGMENT_BYTES_MIN, 16 * align):
             raise ValueError(f"no such layout: segments of {segment_bytes} aligned to {align}")

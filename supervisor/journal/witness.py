@@ -36,7 +36,7 @@ _REFUSED = (
 )
 
 
-class Testimony(NamedTuple):
+class Witnessed(NamedTuple):
     """What the witness saw last. `generation` counts accepted roll-backs from 1; `accepted`
     is the reason that was given for the newest of them."""
 
@@ -48,12 +48,12 @@ class Testimony(NamedTuple):
     accepted: str = ""
 
 
-def encode(testimony: Testimony) -> bytes:
+def encode(testimony: Witnessed) -> bytes:
     body = json.dumps({"format": FORMAT, **testimony._asdict()}, sort_keys=True)
     return f"{body} {crc32(body.encode()):08x}\n".encode("ascii")
 
 
-def decode(content: bytes) -> Testimony:
+def decode(content: bytes) -> Witnessed:
     """Raises ValueError for anything that `encode` did not make."""
     body, _, check = content.decode("ascii").rstrip("\n").rpartition(" ")
     if check != f"{crc32(body.encode()):08x}":
@@ -61,7 +61,7 @@ def decode(content: bytes) -> Testimony:
     value: dict[str, Any] = json.loads(body)
     if value.pop("format") != FORMAT:
         raise ValueError("a newer version wrote it")
-    return Testimony(**value)
+    return Witnessed(**value)
 
 
 class Witness:
@@ -71,7 +71,7 @@ class Witness:
     (`keep`). `told` is the last testimony on disk, None before the first.
     """
 
-    def __init__(self, directory: Path, fd: int, told: Testimony | None, accept: str) -> None:
+    def __init__(self, directory: Path, fd: int, told: Witnessed | None, accept: str) -> None:
         """Use `open`."""
         self.directory = directory
         self.told = told
@@ -127,7 +127,7 @@ class Witness:
             )
         self.accepted = f"{contradiction}; accepted: {self._accept}"
 
-    def _contradiction(self, told: Testimony, tip: Tip) -> str:
+    def _contradiction(self, told: Witnessed, tip: Tip) -> str:
         """What the journal lacks that the witness saw, in a sentence; "" when nothing."""
         if self._seen.shows(told.position, told.digest):
             return ""
@@ -139,8 +139,7 @@ class Witness:
         if tip.position < told.position:
             return (
                 f"{saw}, and the journal ends at position {tip.position}: an old state was "
-                f"restored, and what was done in the {told.position - tip.position} "
-                "positions after it is forgotten"
+                "restored, and what was done after it is forgotten"
             )
         if self._seen.first is not None and told.position <= self._seen.first:
             return ""  # before what was read: the state it began with vouches for that
@@ -163,15 +162,15 @@ class Witness:
         """Bear witness to a durable decision of the journal in `directory`. Two syncs, or
         none when it was told already. Raises OSError; then the old testimony stands."""
         told = self.told
-        if told is not None and not self.accepted:
-            if (told.position, told.digest) == (position, digest):
-                return
+        same = told is not None and (told.position, told.digest) == (position, digest)
+        if same and not self.accepted:
+            return
         if self._journal == UNKNOWN:
             self._journal = identity(directory)
         if self.accepted and told is not None:
             durably.replace(self.directory / f"forgotten-{told.generation}.json", encode(told))
             self._generation, self._reason = told.generation + 1, self._accept
-        made = Testimony(self._journal, position, digest, now(), self._generation, self._reason)
+        made = Witnessed(self._journal, position, digest, now(), self._generation, self._reason)
         durably.replace(self.directory / NAME, encode(made))
         self.told, self.accepted = made, ""
 
@@ -197,7 +196,7 @@ def identity(directory: Path) -> str:
     return UNKNOWN if line is None else line.digest[:32]
 
 
-def _read(file: Path) -> Testimony | None:
+def _read(file: Path) -> Witnessed | None:
     try:
         return decode(file.read_bytes())
     except FileNotFoundError:

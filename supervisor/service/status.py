@@ -103,7 +103,7 @@ def _degraded(engine: Engine, damage: Refusal | None) -> list[dict[str, Any]]:
         found.append(
             {
                 "code": "JournalUnavailable",
-                "detail": f"a roll-back would not be noticed: the witness is not kept: {unwitnessed}",
+                "detail": f"the witness is not kept, a roll-back would not show: {unwitnessed}",
                 "fix": "Make witness_dir writable for the daemon; it goes on by itself.",
             }
         )

@@ -45,8 +45,8 @@ class Daemon:
     """One state directory and the daemon on it.
 
     `api` asks it, `world` is what its handlers change, `log` what it said. It is not started
-    until `start`, with `environment` beside ours. A `config` is the text of a configuration file,
-    read instead of --dev.
+    until `start`, with `environment` beside ours and `options` behind our own. A `config` is the
+    text of a configuration file, read instead of --dev.
     """
 
     def __init__(self, base: Path, config: str | None = None) -> None:
@@ -60,6 +60,7 @@ class Daemon:
         # The launcher and the inits say nothing of this daemon in their command lines.
         self._family: set[tuple[int, str]] = set()
         self.environment: dict[str, str] = {}
+        self.options: list[str] = []
         self._config = config
         self.handlers.mkdir()
         self.programs.mkdir()
@@ -105,6 +106,7 @@ class Daemon:
     def _command(self) -> list[str]:
         command = [sys.executable, "-I", "-m", "supervisor"]
         where = ["--state-dir", str(self.state), "--handlers-dir", str(self.handlers)]
+        where += self.options
         if self._config is None:
             return [*command, "--dev", *where]
         file = self.base / "effectd.toml"
