@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 from config.hidden import relation
-from config.load import Handler, Handlers, Looking, load_handlers
+from config.load import Handler, Handlers, Looking, load_handler, load_handlers
 from config.load.reach import (
     READ,
     SEARCH,
@@ -105,6 +105,28 @@ def load(config: Config, *, strict: bool = False) -> Handlers:
     return patiently(config, lambda looking: _load(config, looking, strict=strict))
 
 
+def load_one(config: Config, file: Path) -> Handler:
+    """The handler of one manifest, wherever it lies, judged as `load` would beside the others;
+    ConfigError with all its problems."""
+    handler = load_handler(config, file)
+    shown = {handler.name: visible(config, handler)}
+    problems = list(_faults(config, handler, {**_others(config, handler.name), **shown}))
+    if problems:
+        raise ConfigError(problems)
+    return _warned(handler, shown[handler.name])
+
+
+def _others(config: Config, name: str) -> dict[str, Visible]:
+    good = load(config).good.values()
+    return {one.name: visible(config, one) for one in good if one.name != name}
+
+
+def _faults(config: Config, handler: Handler, shown: Mapping[str, Visible]) -> Iterator[Problem]:
+    yield from _closed(config, handler, shown[handler.name])
+    yield from _rewrites(handler, shown)
+    yield from _unknown_layers(handler)
+
+
 def _load(config: Config, looking: Looking, *, strict: bool) -> Handlers:
     handlers = load_handlers(config, strict=strict, looking=looking)
     shown: dict[str, Visible] = {}
@@ -114,11 +136,7 @@ def _load(config: Config, looking: Looking, *, strict: bool) -> Handlers:
     broken: dict[str, list[Problem]] = {}
     for name, handler in handlers.good.items():
         looking.look(name)
-        problems = [
-            *_closed(config, handler, shown[name]),
-            *_rewrites(handler, shown),
-            *_unknown_layers(handler),
-        ]
+        problems = list(_faults(config, handler, shown))
         if problems:
             broken[name] = problems
     if strict and broken:

@@ -100,6 +100,45 @@ def test_a_handler_by_path_is_checked(local: Ctl, daemon: Daemon) -> None:
     assert local("handlers", "check", str(daemon.handlers / "echo.toml")).code == Exit.DONE
 
 
+def test_a_check_judges_as_the_daemon_would(local: Ctl, manifest: Path, daemon: Daemon) -> None:
+    command = f'manifest = 1\ncommand = ["{daemon.base}/bin/echo"]\ntimeout_ms = 1\n'
+    manifest.write_text(f'{command}[sandbox]\nwrite = ["{daemon.base}/bin"]\n')
+    said = local("handlers", "check", "written")
+    assert said.code == Exit.FAILED
+    assert "runs from" in said.out
+    manifest.write_text(f'{command}[sandbox]\naccept_missing = ["memory", "nothing"]\n')
+    assert "no layer is called 'nothing'" in local("handlers", "check", "written").out
+    manifest.write_text(f'{command}[sandbox]\naccept_missing = ["memory"]\n')
+    assert "memory need not be accepted" in local("handlers", "check", "written").out
+    assert "judged as uid" in local("handlers", "check", "written").out
+
+
+def test_a_check_shows_what_the_closure_warns_of(
+    local: Ctl, manifest: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A program right below a directory that holds other people's things: shown alone.
+    program = Path("/tmp", f"effectd-alone-{os.getpid()}")
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    try:
+        manifest.write_text(f'manifest = 1\ncommand = ["{program}"]\ntimeout_ms = 1\n')
+        said = local("handlers", "check", "written", "-o", "json")
+        warned = [one for one in said.document["items"] if one["state"] == "warning"]
+        assert any(str(program) in one["detail"] for one in warned), warned
+    finally:
+        program.unlink()
+
+
+def test_a_daemon_that_runs_is_asked(ctl: Ctl, daemon: Daemon, manifest: Path) -> None:
+    where = ["--dev", "--state-dir", str(daemon.state), "--handlers-dir", str(daemon.handlers)]
+    command = f'manifest = 1\ncommand = ["{daemon.base}/bin/echo"]\ntimeout_ms = 1\n'
+    manifest.write_text(command)
+    assert "it has loaded this very manifest" in ctl("handlers", "check", "written", *where).out
+    elsewhere = daemon.base / "elsewhere.toml"
+    elsewhere.write_text(command)
+    assert "it has not loaded this file" in ctl("handlers", "check", str(elsewhere), *where).out
+
+
 # --- handlers try -----------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.offline import Source, configured, problem_check, problem_checks
 from supervisor.cli.output import Shared, several, shared
 from supervisor.cli.render_handlers import Check, checks, handler, handler_list
-from supervisor.cli.talk import CommandError, Document
+from supervisor.cli.talk import CommandError, Daemon, Document
 
 
 @click.group()
@@ -54,12 +54,13 @@ def show(given: Shared, /, *, names: tuple[str, ...]) -> Exit:
 @shared
 @configured
 def check(given: Shared, source: Source, /, *, name: str) -> int:
-    """Load a manifest and use each path it names from inside; needs no daemon.
+    """Load a manifest as the daemon would and use each path it names from inside.
 
-    Nothing of the handler is run. What a directory to write to is tried with is removed again.
+    A daemon that runs is asked what it made of it; none is needed. Nothing of the handler is run.
+    What a directory to write to is tried with is removed again.
     NAME is a handler of the manifests directory, or the path of a manifest.
     """
-    return _report(given, _check(source, name))
+    return _report(given, _check(given.daemon, source, name))
 
 
 def _report(given: Shared, found: list[Check]) -> int:
@@ -71,21 +72,23 @@ def _report(given: Shared, found: list[Check]) -> int:
     return Exit.FAILED if any(one.state == "wrong" for one in found) else Exit.DONE
 
 
-def _check(source: Source, name: str) -> list[Check]:
-    from config.load import load_handler
+def _check(daemon: Daemon, source: Source, name: str) -> list[Check]:
     from config.problems import ConfigError
+    from supervisor.cli.judged import by_the_daemon
     from supervisor.cli.trial import try_handler
     from supervisor.cli.unit import properties, protected
     from supervisor.dispatch.command import secrets_of, spec_of
+    from supervisor.dispatch.visible import load_one
 
     try:
         config = source.load()
         file = Path(name) if "/" in name else config.handlers_dir / f"{name}.toml"
-        loaded = load_handler(config, file.absolute())
+        loaded = load_one(config, file.absolute())
     except ConfigError as error:
         return problem_checks(error)
     found = [Check("ok", str(loaded.file), f"digest {loaded.digest[:16]}")]
     found += [problem_check(one, "warning") for one in loaded.warnings]
+    found += by_the_daemon(daemon, config, loaded)
     try:
         secrets_of(config, loaded)
         if loaded.manifest.secret_names:
