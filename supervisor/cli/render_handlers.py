@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from supervisor.cli.documents import Document, number, objects, part, texts
 from supervisor.cli.look import Look, Tone, escape
-from supervisor.cli.text import Column, fields, indented, plural, size, span, table
+from supervisor.cli.text import Column, fields, indented, plural, size, span, table, wrapped
 
 
 class Check(NamedTuple):
@@ -29,10 +29,10 @@ def checks(title: str, found: Sequence[Check], look: Look) -> str:
     for check in found:
         detail = f": {escape(check.detail)}" if check.detail else ""
         tone: Tone | None = None if check.state == "ok" else "attention"
-        lines.append(f"  {look.mark(check.state)} {look.paint(escape(check.what), tone)}{detail}")
+        what = look.paint(escape(check.what), tone)
+        lines.append(f"  {look.mark(check.state)} {_hanging(what + detail, 4, look)}")
         if check.remedy and check.state != "ok":
-            remedy = escape(check.remedy, keep="\n").replace("\n", "\n           ")
-            lines.append(f"      fix: {remedy}")
+            lines.append(f"      fix: {_hanging(escape(check.remedy, keep=chr(10)), 11, look)}")
     wrong = sum(check.state == "wrong" for check in found)
     warned = sum(check.state == "warning" for check in found)
     words = [plural(len(found), "check")]
@@ -40,6 +40,11 @@ def checks(title: str, found: Sequence[Check], look: Look) -> str:
     words += [plural(warned, "warning")] if warned else []
     lines.append(", ".join(words) + ("" if wrong or warned else ", all good"))
     return "\n".join(lines)
+
+
+def _hanging(text: str, indent: int, look: Look) -> str:
+    """Text whose first line begins at that column, as do all that follow."""
+    return wrapped(text, look.columns - indent).replace("\n", "\n" + " " * indent)
 
 
 HANDLER_COLUMNS = (

@@ -19,7 +19,7 @@ from config.schema import Config
 # artifact from a slow disk uses some all the time.
 PATIENCE_S = 2.0
 
-Loaded = Handlers | BaseException
+Loaded = Handlers | Exception
 
 
 def patiently(config: Config, load: Callable[[Looking], Handlers]) -> Handlers:
@@ -29,7 +29,7 @@ def patiently(config: Config, load: Callable[[Looking], Handlers]) -> Handlers:
     while True:
         looking = Looking(dead)
         loaded = _tried(load, looking)
-        if isinstance(loaded, BaseException):
+        if isinstance(loaded, Exception):
             raise loaded
         if loaded is not None:
             return loaded
@@ -47,7 +47,7 @@ def _tried(load: Callable[[Looking], Handlers], looking: Looking) -> Loaded | No
     def run() -> None:
         try:
             done.put(load(looking))
-        except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+        except Exception as error:  # noqa: BLE001 - raised by whoever waits
             done.put(error)
 
     thread = threading.Thread(target=run, name="load", daemon=True)

@@ -593,3 +593,14 @@ def test_nothing_that_a_handler_says_acts_on_the_terminal(screen: str) -> None:
     text = SCREENS[screen]()
     assert not UNSAFE.search(text.replace("\n", ""))
     assert "\\x1b" in text or "\\u001b" in text
+
+
+def test_a_check_wraps_to_the_width_under_its_own_beginning() -> None:
+    long = "a word and another " * 12
+    text = checks("", [Check("wrong", "sandbox", long, long), Check("ok", "daemon", long)], LOOK)
+    assert max(map(len, text.splitlines())) <= LOOK.columns
+    lines = text.splitlines()
+    assert lines[0].startswith("  ✗ sandbox: a word")
+    assert lines[1].startswith("    ") and lines[1][4] != " "
+    fixes = [at for at, line in enumerate(lines) if line.startswith("      fix: ")]
+    assert [lines[at + 1].startswith(" " * 11) for at in fixes] == [True]

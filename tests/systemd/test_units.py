@@ -54,7 +54,8 @@ SERVICE = {
     "Type": "notify",
     "NotifyAccess": "main",
     "ExecStart": "/opt/effectd/bin/python -I -m supervisor",
-    "ExecReload": "/bin/kill -HUP $MAINPID",
+    "ExecReload": "/bin/sh -c '/opt/effectd/bin/python -I -m supervisor --check-config >/dev/null"
+    " && exec /bin/kill -HUP $$MAINPID'",
     "User": "effectd",
     "Group": "effectd",
     "AmbientCapabilities": "CAP_SETUID CAP_SETGID",
