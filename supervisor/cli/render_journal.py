@@ -48,6 +48,7 @@ def verified(report: VerifyReport, code: int, directory: str, look: Look) -> str
     ]
     lines = [first, *("  " + line for line in fields(pairs).split("\n"))]
     lines += [f"  {look.mark('warning')} {escape(one)}" for one in report.blemishes]
+    lines += [f"  {look.mark('warning')} {escape(one)}" for one in report.repairs]
     lines += [
         f"  {look.mark(_FINDINGS.get(one.finding, 'wrong'))} {escape(one.why)}"
         for one in report.anchors

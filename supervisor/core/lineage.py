@@ -141,6 +141,8 @@ class Plan:
 def plan(operation: Operation, call: Call, now: Moment) -> Plan | Refusal:
     """Say how the call's lineage may go on, or why it may not."""
     newest = operation.newest(call)
+    if operation.lost:
+        return _lost(operation, newest)
     alive = previous_alive(operation, newest)
     if alive is not None:
         return alive
@@ -155,6 +157,19 @@ def plan(operation: Operation, call: Call, now: Moment) -> Plan | Refusal:
     if fresh and newest.retry_of is None:
         relaunch = Relaunch.FIRST
     return Plan(newest, decided, relaunch, new_call=decided is Verdict.RETRY and not fresh)
+
+
+def _lost(operation: Operation, call: Call) -> Refusal:
+    """Leave may have been given in records that nobody can read any more."""
+    first, last = operation.lost
+    return Refusal(
+        "EffectOutcomeUnknown",
+        f"the journal's records at positions {first}..{last} were given up by a repair; what "
+        f"{call.call_id} announced and did after position {first - 1} is not known",
+        fix="Look at the provider, settle the effects that are listed, and ask anew "
+        "with another request_id for what is really missing.",
+        call_id=call.call_id,
+    )
 
 
 def previous_alive(operation: Operation, call: Call) -> Refusal | None:

@@ -58,7 +58,7 @@ def call_state(operation: Operation, call: Call) -> CallState:
     call = operation.newest(call)
     if call.live is not None:
         return CallState.RUNNING
-    if effects_unknown(operation, call):
+    if operation.lost or effects_unknown(operation, call):
         return CallState.UNKNOWN
     if call.succeeded:
         return CallState.SUCCEEDED
@@ -101,7 +101,7 @@ def operation_state(operation: Operation) -> OperationState:
     calls = list(operation.ordered_calls())
     if any(c.live is not None or _waits_again(operation, c) for c in calls):
         return OperationState.RUNNING
-    if any(unresolved(e) for e in operation.effects.values()):
+    if operation.lost or any(unresolved(e) for e in operation.effects.values()):
         return OperationState.UNKNOWN
     if operation.cancel_requested:
         return OperationState.CANCELLED

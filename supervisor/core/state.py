@@ -223,6 +223,8 @@ class Operation:
     revision: int = 0
     position: int = 0
     updated_at: int = 0
+    # The positions of records that a repair gave up while this was unfinished; () if none.
+    lost: tuple[int, ...] = ()
 
     def lineage(self, call: Call) -> tuple[Effect, ...]:
         """The known effects of the call's lineage, by ordinal."""
@@ -261,6 +263,10 @@ class State:
     operations: Map[OperationId, Operation] = attrs.field(factory=Map[OperationId, Operation])
     messages: Map[tuple[SessionId, str], OperationId] = attrs.field(
         factory=Map[tuple[SessionId, str], OperationId]
+    )
+    # Messages that were accepted in records that are lost, and the first of those positions.
+    forgotten: Map[tuple[SessionId, str], int] = attrs.field(
+        factory=Map[tuple[SessionId, str], int]
     )
     calls: Map[CallId, OperationId] = attrs.field(factory=Map[CallId, OperationId])
     effects: Map[EffectId, OperationId] = attrs.field(factory=Map[EffectId, OperationId])

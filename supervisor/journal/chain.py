@@ -19,6 +19,7 @@ from supervisor.journal.codec import (
     GENESIS,
     Header,
     Line,
+    Repair,
     TooNew,
     aligned,
     is_filler,
@@ -26,6 +27,7 @@ from supervisor.journal.codec import (
     own_kind,
     parse,
     parse_header,
+    parse_repair,
 )
 from supervisor.journal.errors import Damage, JournalCorrupt, JournalTooNew
 from supervisor.journal.rule import CLEAN, Tail, judge
@@ -72,7 +74,8 @@ class Tip:
     `last_frame` the last decision's position.
 
     `blemishes` are damaged bytes that touch no frame: a terminator, or padding between
-    batches. Nothing is lost, but the disk deserves suspicion.
+    batches. Nothing is lost, but the disk deserves suspicion. `repairs` are losses that an
+    operator accepted.
     """
 
     position: int = 0
@@ -83,6 +86,7 @@ class Tip:
     marks: int = 0
     bytes: int = 0
     blemishes: list[str] = dataclasses.field(default_factory=list[str])
+    repairs: list[Repair] = dataclasses.field(default_factory=list[Repair])
 
 
 class Walked(NamedTuple):
@@ -231,13 +235,25 @@ class Walker:
                     return start
             if line.position == before:
                 return start
-            if line.position != tip.position + 1 or line.previous != tip.digest[:32]:
+            if not self._continues(line):
                 why = f"position {line.position} does not continue position {tip.position}"
                 raise self._corrupt(name, offset, None, why, buf)
             if offset > start and not is_filler(buf, start, offset):
                 tip.blemishes.append(f"{name} at byte {start}: damaged padding, no frame touched")
             self._accept(name, offset, line)
             start = line.end
+
+    def _continues(self, line: Line) -> bool:
+        if line.previous != self.tip.digest[:32]:
+            return False
+        return line.position == self.tip.position + 1 or self._leaps(line)
+
+    def _leaps(self, line: Line) -> bool:
+        """A repair goes on behind the positions that it gave up; nothing else leaves any out."""
+        repair = parse_repair(line.payload)
+        if repair is None:
+            return False
+        return repair.first == self.tip.position + 1 <= repair.last < line.position
 
     def _accept(self, name: str, offset: int, line: Line) -> None:
         tip = self.tip
@@ -257,9 +273,13 @@ class Walker:
             kind = own_kind(line.payload)
         except TooNew as error:
             raise JournalTooNew(name, str(error)) from error
-        if kind != "mark":
-            raise self._corrupt(name, offset, None, "a header inside a segment", b"")
-        self.tip.marks += 1
+        repair = parse_repair(line.payload)
+        if kind == "repair" and repair is not None:
+            self.tip.repairs.append(repair)
+        elif kind == "mark":
+            self.tip.marks += 1
+        else:
+            raise self._corrupt(name, offset, None, f"a {kind} where none belongs", b"")
 
     def _corrupt(
         self, name: str, offset: int, last: int | None, why: str, buf: bytes

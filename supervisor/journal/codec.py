@@ -10,6 +10,8 @@ r"""Frames as bytes: one decision, one line.
 * `durable` is the highest position whose sync had *returned* when the line was encoded.
 * `previous` is the first half of the SHA-256 of the previous line without its newline
   (`sha256sum` on a line shows it); zeros before the first.
+* A repair's line alone may leave positions out: it names the one that it continues, and
+  its own lies behind every position that the lost lines can have had.
 * A line's newline is never the first byte of a sector: where it would be, one space
   follows the payload (`fitted`). A newline that was written and one that never was look
   alike; so, when the line is intact, it is in a sector that was written.
@@ -158,6 +160,19 @@ class Header(NamedTuple):
     previous: Previous | None
 
 
+class Repair(NamedTuple):
+    """An operator's act: lines `first`..`last` (at least) were lost and are given up.
+
+    `kept` is the directory, below the journal's, that has the files as they were found.
+    """
+
+    first: int
+    last: int
+    uid: int
+    reason: str
+    kept: str
+
+
 class TooNew(Exception):  # noqa: N818 - caught here in the journal, never shown
     """A version or kind that this code does not know."""
 
@@ -186,13 +201,28 @@ def header_payload(header: Header) -> bytes:
     )
 
 
+def repair_payload(repair: Repair) -> bytes:
+    return encode_own({"k": "repair", **repair._asdict()})
+
+
+def parse_repair(payload: bytes) -> Repair | None:
+    """The repair that a payload says, or None when it says none."""
+    if not payload.startswith(b"{"):
+        return None
+    try:
+        value = json.loads(payload)
+        return Repair(**{name: value[name] for name in Repair._fields})
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
 def own_kind(payload: bytes) -> str:
     """The kind of one of the journal's own payloads; raises TooNew for one not known here."""
     try:
         kind = json.loads(payload)["k"]
     except (ValueError, KeyError, TypeError) as error:
         raise TooNew("a frame that is neither a decision nor a known kind") from error
-    if kind not in ("segment", "mark"):
+    if kind not in ("segment", "mark", "repair"):
         raise TooNew(f"a frame of kind {kind!r}")
     return str(kind)
 

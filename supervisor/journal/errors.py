@@ -53,7 +53,7 @@ class JournalCorrupt(JournalError):  # noqa: N818
         self.report = report
         self.fix = (
             f"Copy the directory first, then restore {report.file} from a backup; "
-            "`effectctl journal verify` says what is safe around the damage."
+            "without one, `effectctl journal repair` says what is lost and can give it up."
         )
 
 

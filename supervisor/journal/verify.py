@@ -32,7 +32,7 @@ from supervisor.journal.anchor import (
     read_anchors,
 )
 from supervisor.journal.chain import Tip, Walker, segments_among
-from supervisor.journal.codec import GENESIS, Line
+from supervisor.journal.codec import GENESIS, Line, Repair
 from supervisor.journal.errors import Damage, JournalCorrupt, JournalError
 from supervisor.journal.read import Progress, Reader
 
@@ -63,6 +63,7 @@ class VerifyReport(NamedTuple):
     anchors: tuple[Judged, ...]
     unanchored: int
     blemishes: tuple[str, ...]
+    repairs: tuple[str, ...]
     damage: Damage | None
     problem: str | None
     took_ms: int
@@ -149,10 +150,16 @@ def verify(
         anchors=judged,
         unanchored=check.unanchored(judged),
         blemishes=tuple(tip.blemishes),
+        repairs=tuple(map(_repaired, tip.repairs)),
         damage=check.damage,
         problem=check.problem,
         took_ms=(time.monotonic_ns() - started) // 1_000_000,
     )
+
+
+def _repaired(repair: Repair) -> str:
+    lost = f"positions {repair.first}..{repair.last} were given up by uid {repair.uid}"
+    return f"repaired: {lost} ({repair.reason}); what was found is in {repair.kept}"
 
 
 def describe(report: VerifyReport) -> str:
@@ -176,7 +183,7 @@ def describe(report: VerifyReport) -> str:
 
 
 def _ending(report: VerifyReport) -> list[str]:
-    lines = [f"head {report.head} at position {report.position}"]
+    lines = [*report.repairs, f"head {report.head} at position {report.position}"]
     if report.last_frame > report.attested:
         lines.append(f"decisions after {report.attested} are not attested by a later line yet")
     if report.torn:

@@ -89,7 +89,8 @@ def test_the_histories_come_by_every_step_record_and_refusal_that_they_can():
     quiet = {"resume_again", "submit_again", "jump", "change_artifacts"}
     assert steps >= set(NAMES) - quiet
     seen = {name for machine in machines for name in machine.host.seen}
-    assert seen >= {cls.__name__ for cls in KINDS.values()}
+    # A repair is an operator's act on a damaged journal: test_repaired.py has its histories.
+    assert seen >= {cls.__name__ for cls in KINDS.values()} - {"JournalRepaired"}
     assert seen >= REFUSALS
 
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -90,6 +91,65 @@ def test_damage_to_what_was_acknowledged_is_served_read_only_and_said(daemon: Da
     assert daemon.stop() == 0
     assert on_disk(daemon) == before
     assert verified(daemon) == 2
+
+
+def ctl(daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-m", "supervisor.cli", "journal", *arguments]
+    return subprocess.run(
+        [*command, str(daemon.state / "journal")], check=False, capture_output=True, text=True
+    )
+
+
+@pytest.mark.guarantee("J2", "J6", "E6")
+def test_what_a_repair_gave_up_is_unknown_and_never_run_again(daemon: Daemon) -> None:
+    kept = daemon.api.dispatch("never", {"tag": "kept", **NEVER}, "kept", wait_ms=60_000).ok()
+    running = held(daemon, "running")
+    lost = daemon.api.dispatch("never", {"tag": "lost", **NEVER}, "lost", wait_ms=60_000).ok()
+    daemon.kill9()
+    (segment,) = segments(daemon)
+    content = bytearray(segment.read_bytes())
+    # The announcement of what was running: the effect was made, and nobody can read that.
+    at = content.index(
+        b"effect_announced",
+        content.index(b"attempt_started", content.index(running["call"]["call_id"].encode())),
+    )
+    content[at] ^= 1
+    segment.write_bytes(content)
+    before = on_disk(daemon)
+
+    looked = ctl(daemon, "repair")
+    assert looked.returncode == 2, looked.stderr
+    assert running["call"]["call_id"] in looked.stdout
+    assert lost["call"]["call_id"] in looked.stdout
+    assert on_disk(daemon) == before
+    words = looked.stdout.split()
+    accept = words[words.index("--accept-loss") + 1]
+    refused = ctl(daemon, "repair", "--accept-loss", "1..2", "--reason", "test")
+    assert refused.returncode != 0
+    assert f"--accept-loss {accept}" in refused.stderr
+    assert on_disk(daemon) == before
+    done = ctl(daemon, "repair", "--accept-loss", accept, "--reason", "the disk was replaced")
+    assert done.returncode == 0, done.stderr
+    (copy,) = (daemon.state / "journal" / "quarantine").glob("*/*.jnl")
+    assert copy.read_bytes() == content
+    told = ctl(daemon, "verify", "--require", "chain")
+    assert told.returncode == 0
+    assert "the disk was replaced" in told.stdout
+
+    daemon.start()
+    assert daemon.api.status()["state"] == "ready"
+    assert daemon.api.operation(kept["operation_id"])["state"] == "succeeded"
+    assert daemon.api.operation(running["operation_id"])["state"] == "unknown"
+    again = daemon.api.resume(running["operation_id"])
+    assert again.code == "EffectOutcomeUnknown"
+    assert "given up by a repair" in again.document["detail"]
+    sent = daemon.api.dispatch("never", {"tag": "lost", **NEVER}, "lost")
+    assert sent.code == "EffectOutcomeUnknown"
+    assert daemon.world.arrivals("running made never") == 1
+    assert daemon.world.arrivals("lost made never") == 1
+    assert daemon.api.dispatch("plain", {}, wait_ms=60_000).ok()["state"] == "succeeded"
+    daemon.restart()
+    assert daemon.api.operation(running["operation_id"])["state"] == "unknown"
 
 
 def half_a_batch(content: bytearray) -> int:

@@ -54,7 +54,10 @@ class Inode:
 
 
 class FakeOs(Os):
-    """One directory. `after` is called behind each call that changes something."""
+    """One directory, and those below it, whose files have their path for a name.
+
+    `after` is called behind each call that changes something.
+    """
 
     def __init__(self) -> None:
         self.inodes: dict[int, Inode] = {}
@@ -62,6 +65,7 @@ class FakeOs(Os):
         self.durable_names: dict[str, int] = {}
         self.moves: list[tuple[str | None, str | None, int]] = []  # old name, new name, inode
         self.fds: dict[int, int] = {}
+        self.below: dict[int, str] = {}  # descriptors of directories, which are negative
         self.sticky = False  # dropping clean pages does not work (they are in use)
         self.before: Callable[[str], None] = lambda call: None
         self.after: Callable[[str], None] = lambda call: None
@@ -74,15 +78,24 @@ class FakeOs(Os):
     def unlock(self, fd: int) -> None: ...
 
     def open_directory(self, path: Path, *, create: bool) -> int:
-        return 0
+        self.before("open_directory")
+        parts = path.parts[1:]  # the first is the journal's own
+        if not parts:
+            return 0
+        fd = -1 - len(self.below)
+        self.below[fd] = "/".join(parts) + "/"
+        return fd
 
     def listdir(self, directory: int) -> list[str]:
         self.before("listdir")
-        return list(self.names)
+        prefix = self.below.get(directory, "")
+        inside = (n.removeprefix(prefix) for n in self.names if n.startswith(prefix))
+        return sorted({name.split("/")[0] for name in inside})
 
     def open(self, directory: int, name: str, *, create: bool = False) -> int:
         self.before("open")
         self._number += 1
+        name = self.below.get(directory, "") + name
         if create:
             if name in self.names:
                 raise FileExistsError(errno.EEXIST, "exists", name)
@@ -135,7 +148,7 @@ class FakeOs(Os):
 
     def fsync(self, fd: int) -> None:
         self.before("fsync")
-        if fd:
+        if fd > 0:
             self._sync(self._inode(fd))
         else:
             self.durable_names, self.moves = dict(self.names), []

@@ -69,12 +69,12 @@ class FaultyOs(FakeOs):
         if not self._due() or isinstance(self.kind, str):
             return self._sync_now(fd)
         self.fired.append(call)
-        if fd:
+        if fd > 0:
             self.lose(fd, self.rng)
         raise OSError(self.kind, os.strerror(self.kind))
 
     def _sync_now(self, fd: int) -> None:
-        if fd:
+        if fd > 0:
             self._sync(self._inode(fd))
         else:
             self.durable_names, self.moves = dict(self.names), []

@@ -56,6 +56,14 @@ def submitted(state: State, event: Submitted) -> Decision:
     known = state.messages.get((event.session_id, event.request_id))
     if known is not None:
         return _same_message(state.operations[known], event)
+    lost = state.forgotten.get((event.session_id, event.request_id))
+    if lost is not None:
+        return refuse(
+            "EffectOutcomeUnknown",
+            f"request_id {event.request_id!r} was accepted, and the journal lost what it did "
+            f"(from position {lost})",
+            fix="Look at the provider; ask with another request_id for what is really missing.",
+        )
     unfinished = state.unfinished.get(event.session_id, 0)
     if unfinished >= event.operations_max:
         return refuse(

@@ -36,6 +36,7 @@ from supervisor.core.record import (
     EffectAnswered,
     EffectConfirmed,
     EffectResolved,
+    JournalRepaired,
     OperationAccepted,
     OperationRecord,
     ReconcilerDeathProven,
@@ -92,6 +93,8 @@ def evolve(state: State, record: Record) -> State:
     match record:
         case DaemonStarted():
             return epoch.daemon_started(state, record)
+        case JournalRepaired():
+            return epoch.journal_repaired(state, record)
         case OperationAccepted():
             return operation.accepted(state, record)
         case OperationRecord():
@@ -107,6 +110,8 @@ def _names(state: State, record: Record) -> set[OperationId]:
     """The operations that this record is about; a new epoch is about all that moved."""
     if isinstance(record, OperationRecord):
         return {record.operation_id}
+    if isinstance(record, JournalRepaired):
+        return {one.operation_id for one in state.operations.values() if not one.finished}
     return {*state.moving.values(), *state.reconciling.values()}
 
 

@@ -1,4 +1,7 @@
-"""A new epoch: whatever moved is interrupted, and nothing moves by itself any more."""
+"""A new epoch: whatever moved is interrupted, and nothing moves by itself any more.
+
+A repair: what was unfinished may have gone on in records that are lost.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ import attrs
 
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve.attempt import interrupt
-from supervisor.core.evolve.put import put_call, put_effect
+from supervisor.core.evolve.put import put, put_call, put_effect
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId
-from supervisor.core.record import DaemonStarted
-from supervisor.core.state import State
+from supervisor.core.record import DaemonStarted, JournalRepaired
+from supervisor.core.state import Effect, Operation, Said, State
 
 
 def daemon_started(state: State, record: DaemonStarted) -> State:
@@ -54,3 +57,38 @@ def _leave_reconciler(
     if survivor:
         return state
     return attrs.evolve(state, reconciling=state.reconciling.delete(effect_id))
+
+
+def journal_repaired(state: State, record: JournalRepaired) -> State:
+    """Whatever was unfinished may have announced, done and settled more than is known.
+
+    A try known not to be applied may have been made again; it is unknown from here on.
+    """
+    if record.last < record.first:
+        raise IllegalTransition(f"nothing was lost: {record}")
+    for operation in state.operations.values():
+        if not operation.finished:
+            state = _doubt(state, operation, (record.first, record.last))
+    forgotten = state.forgotten
+    for message in record.requests:
+        forgotten = forgotten.set(message, record.first)
+    return attrs.evolve(state, forgotten=forgotten)
+
+
+def _doubt(state: State, operation: Operation, lost: tuple[int, ...]) -> State:
+    operation = attrs.evolve(operation, lost=lost)
+    state = put(state, operation)
+    for effect in operation.effects.values():
+        state = put_effect(state, state.operations[operation.operation_id], _doubted(effect, lost))
+    return state
+
+
+def _doubted(effect: Effect, lost: tuple[int, ...]) -> Effect:
+    reason = f"the records at positions {lost[0]}..{lost[1]} are lost"
+    known = effect.settle(
+        lambda one: one.outcome is Said.NOT_APPLIED,
+        outcome=Said.UNKNOWN,
+        settled_by=None,
+        reason=reason,
+    )
+    return known.moved()

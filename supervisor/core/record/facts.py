@@ -49,6 +49,21 @@ class DaemonStarted(Record):
 
 
 @attrs.frozen
+class JournalRepaired(Record):
+    """An operator gave up the records at `first`..`last`, which were damaged or missing.
+
+    What they said of anything that was not finished before them is not known any more.
+    `requests` are messages that are known to have been accepted in them.
+    """
+
+    first: int
+    last: int
+    by: By
+    reason: str
+    requests: tuple[tuple[SessionId, str], ...] = ()
+
+
+@attrs.frozen
 class OperationRecord(Record):
     operation_id: OperationId
 
@@ -300,6 +315,7 @@ KINDS: Mapping[str, type[Record]] = {
     _kind(cls): cls
     for cls in (
         DaemonStarted,
+        JournalRepaired,
         OperationAccepted,
         CallAccepted,
         CallRefused,
