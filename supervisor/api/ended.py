@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor.core.contract import strictest
-from supervisor.core.errors import CODES
-from supervisor.core.lineage import effect_verdict, refusal_of, unresolved
+from supervisor.core.errors import CODES, Refusal
+from supervisor.core.lineage import effect_verdict, lost_refusal, refusal_of, unresolved
 from supervisor.core.moment import Moment
 from supervisor.core.standing import CallState
 from supervisor.core.state import Call, Operation, Said
@@ -44,21 +44,26 @@ def error_view(
 
 def _unknown(operation: Operation, call: Call, now: Moment) -> dict[str, Any]:
     """What the strictest contract of its unknown effects allows, and how the attempt ended."""
+    ended = _end(operation, call)[1]
+    if operation.lost:
+        return _refused(lost_refusal(operation, call), ended)
     unknown = [effect for effect in operation.lineage(call) if unresolved(effect)]
     decided = strictest([effect_verdict(effect, call, now) for effect in unknown])
-    ended = _end(operation, call)[1]
     if decided.refuses:
-        refusal = refusal_of(operation, call, decided, now)
-        return {
-            "code": refusal.code,
-            "detail": "; ".join(text for text in (ended, refusal.detail) if text),
-            "fix": refusal.remedy,
-        }
+        return _refused(refusal_of(operation, call, decided, now), ended)
     which = f"effect {unknown[0].declared.name!r} ({unknown[0].effect_id}) is unknown"
     return {
         "code": "EffectOutcomeUnknown",
         "detail": "; ".join(text for text in (ended, which) if text),
         "fix": _go_on(operation),
+    }
+
+
+def _refused(refusal: Refusal, ended: str) -> dict[str, Any]:
+    return {
+        "code": refusal.code,
+        "detail": "; ".join(text for text in (ended, refusal.detail) if text),
+        "fix": refusal.remedy,
     }
 
 

@@ -142,7 +142,7 @@ def plan(operation: Operation, call: Call, now: Moment) -> Plan | Refusal:
     """Say how the call's lineage may go on, or why it may not."""
     newest = operation.newest(call)
     if operation.lost:
-        return _lost(operation, newest)
+        return lost_refusal(operation, newest)
     alive = previous_alive(operation, newest)
     if alive is not None:
         return alive
@@ -159,7 +159,7 @@ def plan(operation: Operation, call: Call, now: Moment) -> Plan | Refusal:
     return Plan(newest, decided, relaunch, new_call=decided is Verdict.RETRY and not fresh)
 
 
-def _lost(operation: Operation, call: Call) -> Refusal:
+def lost_refusal(operation: Operation, call: Call) -> Refusal:
     """Leave may have been given in records that nobody can read any more."""
     first, last = operation.lost
     return Refusal(

@@ -15,11 +15,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from supervisor.journal.log import Frame, Journal
+from supervisor.journal.log import Frame, Journal, JournalPoisoned
+from supervisor.journal.read import read_frames
 from supervisor.journal.verify import verify
 from tests.journal.test_real import may_mount, writer
+from tests.journal.visited import visited
 
 EXT4_IOC_SHUTDOWN = 0x8004587D
+CUTS = 200
 NO_LOG_FLUSH = 2  # what the file system's own journal has not written is lost as well
 
 
@@ -74,3 +77,61 @@ def test_what_was_acknowledged_before_a_power_cut_is_there_after_it(tmp_path):
         assert {p: found.get(p) for p in acknowledged} == acknowledged
     print(f"{len(acknowledged)} acknowledged frames in 40 power cuts, verdicts {verdicts}")
     assert len(acknowledged) > 1000
+
+
+async def until_the_power_goes(at: Path, life: int, count: int) -> dict[int, bytes]:
+    """Three callers append until `count` were acknowledged; those, when the power goes."""
+    acknowledged: dict[int, bytes] = {}
+    journal = Journal.open(at / "j", lambda _frame: None, segment_bytes=32768)
+    journal.start()
+
+    async def caller(number: int) -> None:
+        with contextlib.suppress(JournalPoisoned):
+            for turn in range(count):
+                payload = b'["%d.%d.%d","%b"]' % (life, number, turn, b"x" * (turn * 53 % 900))
+                await journal.ready(len(payload))
+                position = journal.append(payload)
+                await journal.durable(position)
+                acknowledged[position] = payload
+                if len(acknowledged) == count:
+                    cut_power(at)
+                    nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for number in range(3):
+            nursery.start_soon(caller, number)
+    await journal.close()
+    return acknowledged
+
+
+@pytest.mark.long
+@pytest.mark.guarantee("J1", "J2")
+@pytest.mark.timeout(1200)
+@pytest.mark.skipif(
+    not loop_device_works(), reason="needs CAP_SYS_ADMIN, mkfs.ext4 and a loop device"
+)
+def test_two_hundred_power_cuts_lose_nothing_that_was_acknowledged(tmp_path):
+    """One process, so that a cut costs little more than its two mounts."""
+    image, at = tmp_path / "image", tmp_path / "disk"
+    at.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(32 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True)
+    rng = random.Random(11)
+    acknowledged: dict[int, bytes] = {}
+    for life in range(CUTS):
+        with mounted(image, at):
+            if life:
+                assert kept(at / "j", acknowledged)
+            acknowledged |= trio.run(until_the_power_goes, at, life, rng.randrange(1, 9))
+    with mounted(image, at):
+        assert kept(at / "j", acknowledged)
+        assert verify(at / "j").verdict == "intact"
+    visited("power cuts of a real ext4", CUTS)
+    assert len(acknowledged) > 2 * CUTS
+
+
+def kept(directory: Path, acknowledged: dict[int, bytes]) -> bool:
+    """Whether a reader that changes nothing finds all that was acknowledged."""
+    found = {f.position: f.payload for f in read_frames(directory, unattested=True)}
+    return {p: found.get(p) for p in acknowledged} == acknowledged
