@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 WIDTH = 30
 
 
 @contextmanager
-def bar(words: str) -> Iterator[Callable[[int, int], None]]:
+def bar(words: str) -> Generator[Callable[[int, int], None]]:
     """A function that takes how much is done of how much, in any unit. The line is drawn at
     most once a percent, and wiped at the end."""
     shown = -1
