@@ -37,6 +37,7 @@ class Host:
             journal.start()
             accepted = held[0].accepted
             for number in range(decisions):
+                await journal.ready(32)
                 await journal.durable(journal.append(b"[[%d,%d]]" % (self.lives, number)))
             await journal.close()
             if keep:
