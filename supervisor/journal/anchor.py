@@ -167,25 +167,31 @@ def judge(anchor: Anchor, seen: Sightings, tip: Tip, *, damaged: bool = False) -
 
 
 class _Newest:
-    """The last line that a later one proves durable. Keeps one batch of lines at most."""
+    """The last line that is proven durable: by a later one, or since it stands at `durable`
+    or before. Keeps one batch of lines at most."""
 
-    def __init__(self) -> None:
+    def __init__(self, durable: int) -> None:
+        self._durable = durable
         self._waiting: deque[tuple[str, int, Line]] = deque()
         self.proven: tuple[str, int, Line] | None = None
 
     def see(self, file: str, offset: int, line: Line) -> None:
         if offset or self.proven is None:  # a header repeats the position before
             self._waiting.append((file, offset, line))
-        while self._waiting and self._waiting[0][2].position <= line.durable:
+        durable = max(self._durable, line.durable)
+        while self._waiting and self._waiting[0][2].position <= durable:
             self.proven = self._waiting.popleft()
 
 
-def newest(directory: Path, progress: Progress = lambda _done, _total: None) -> Anchor:
+def newest(
+    directory: Path, progress: Progress = lambda _done, _total: None, *, durable: int = 0
+) -> Anchor:
     """An anchor for the newest line that is proven durable, after proving all before it.
 
+    Up to the position `durable` the caller knows it from elsewhere, as of a copy.
     Raises JournalCorrupt, JournalTooNew, JournalIOError, and NothingToAnchor.
     """
-    reader, seen, last = Reader(directory, progress), Sightings(), _Newest()
+    reader, seen, last = Reader(directory, progress), Sightings(), _Newest(durable)
     segments = segments_among(reader.names)
 
     def emit(file: str, offset: int, line: Line) -> None:

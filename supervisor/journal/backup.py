@@ -33,6 +33,10 @@ _LOOK_MS = 25
 _ROUNDS = 3
 
 
+class _MovedOnError(FileNotFoundError):
+    """The journal that was looked at is not there any more as it was."""
+
+
 class Backup(NamedTuple):
     """`place` holds `journal/`, what stood beside it, and the file ANCHOR, whose line is
     `anchor`; `unknown` names what was copied without knowing what it is."""
@@ -59,8 +63,8 @@ def backup(directory: Path, place: Path) -> Backup:
     except OSError as error:
         raise JournalIOError(f"making {partial}", error) from error
     try:
-        copied, unknown = _copy(directory, partial / JOURNAL)
-        made = _proven(partial / JOURNAL, known)
+        copied, unknown, durable = _copy(directory, partial / JOURNAL)
+        made = _proven(partial / JOURNAL, known, durable)
         for name in BESIDE:
             copied += _copy_tree(directory.parent / name, partial / name)
         durably.append_line(partial / ANCHOR, made.text)
@@ -82,21 +86,25 @@ def _refuse_taken(place: Path, partial: Path | None) -> None:
             raise BackupRefused(f"{one} is there already; nothing was copied")
 
 
-def _proven(copy: Path, known: Anchor) -> Anchor:
-    """An anchor for the copy, which is whole and has at least what was `known` before it."""
+def _proven(copy: Path, known: Anchor, durable: int) -> Anchor:
+    """An anchor for the copy, which is whole and has at least what was `known` before it.
+
+    What proved its last batch `durable` in the original may be too new to be in the copy.
+    """
     report = verify(copy, anchors=[known])
     if report.damage is not None:
         raise JournalCorrupt(report.damage)
     if [one.finding for one in report.anchors] != [HOLDS]:
         raise BackupRefused(f"the copy does not prove: {report.problem or report.anchors[0].why}")
-    return anchors.newest(copy)
+    return anchors.newest(copy, durable=durable)
 
 
-def _copy(directory: Path, target: Path) -> tuple[list[int], list[str]]:
-    """The sizes of all that was copied, and the names that are no journal's.
+def _copy(directory: Path, target: Path) -> tuple[list[int], list[str], int]:
+    """The sizes of all that was copied, the names that are no journal's, and the position
+    up to which the original proves itself durable.
 
-    A daemon may take segments away while they are copied (a snapshot covers them); then
-    all begins again.
+    A daemon may begin a segment meanwhile, or take some away (a snapshot covers them);
+    then all begins again.
     """
     for left in reversed(range(_ROUNDS)):
         try:
@@ -108,15 +116,16 @@ def _copy(directory: Path, target: Path) -> tuple[list[int], list[str]]:
     raise AssertionError("the last round returns or raises")
 
 
-def _copy_once(directory: Path, target: Path) -> tuple[list[int], list[str]]:
+def _copy_once(directory: Path, target: Path) -> tuple[list[int], list[str], int]:
     target.mkdir(mode=0o700)
     found = sorted(directory.iterdir())
     segments = [one for one in found if one.suffix == ".jnl"]
     others = [one for one in found if one.suffix not in {".jnl", *_MADE_ANEW}]
     copied = [_copy_file(one, target / one.name) for one in segments[:-1]]
     unknown: list[str] = []
+    durable = 0
     for one in segments[-1:]:
-        content = _settled(one)
+        content, durable = _settled(one)
         (target / one.name).write_bytes(content)
         copied.append(len(content))
     for one in others:
@@ -126,7 +135,7 @@ def _copy_once(directory: Path, target: Path) -> tuple[list[int], list[str]]:
         copied += sizes
         if sizes and not _is_known(one.name):
             unknown.append(one.name)
-    return copied, unknown
+    return copied, unknown, durable
 
 
 def _is_known(name: str) -> bool:
@@ -134,8 +143,8 @@ def _is_known(name: str) -> bool:
     return snapshot or name in {anchors.EXPORTED, "quarantine"}
 
 
-def _settled(segment: Path) -> bytes:
-    """The newest segment up to where its own lines prove it durable.
+def _settled(segment: Path) -> tuple[bytes, int]:
+    """The newest segment up to where its own lines prove it durable, and that position.
 
     A writer proves its last batch within a moment of quiet; where nothing changes and
     nothing proves it, nobody is writing, and the next start would keep it: it is kept.
@@ -144,19 +153,28 @@ def _settled(segment: Path) -> bytes:
     since = time.monotonic_ns()
     content = segment.read_bytes()
     while True:
-        proven, end = _ends(content)
+        proven, end, durable = _ends(content)
         if proven == end and not content[end:].strip(FILLER):
-            return content
+            return content, durable
         time.sleep(_LOOK_MS / 1000)
         again = segment.read_bytes()
         if again != content:
-            return _cut(again, _ends(again)[0])
+            proven, _, durable = _ends(again)
+            return _cut(again, proven), durable
         if time.monotonic_ns() - since >= _QUIET_MS * 1_000_000:
-            return _cut(content, end)
+            _refuse_sealed(segment)
+            return _cut(content, end), durable
 
 
-def _ends(content: bytes) -> tuple[int, int]:
-    """Where the last line ends that a later one proves durable, and where the last one does.
+def _refuse_sealed(segment: Path) -> None:
+    """A segment is quiet for ever once the next one, which proves it, was begun."""
+    if any(one.name > segment.name for one in segment.parent.glob("*.jnl")):
+        raise _MovedOnError(f"{segment} is not the newest any more")
+
+
+def _ends(content: bytes) -> tuple[int, int, int]:
+    """Where the last line ends that a later one proves durable, where the last one does, and
+    the highest position that any of them proves durable.
 
     Marks need no proof: they say nothing. Damage before what was proven once, the proof of
     the copy finds.
@@ -164,19 +182,20 @@ def _ends(content: bytes) -> tuple[int, int]:
     header = parse(content, 0, len(content))
     layout = None if header is None else parse_header(header.payload)
     if header is None or layout is None:
-        return len(content), len(content)
+        return len(content), len(content), 0
     waiting: list[tuple[int, int]] = []
     proven = end = header.end
+    durable = header.durable
     line = _next(content, end, layout)
     while line is not None:
-        end = line.end
+        end, durable = line.end, max(durable, line.durable)
         waiting.append((line.position, end))
         while waiting and waiting[0][0] <= line.durable:
             proven = waiting.pop(0)[1]
         if line.payload.startswith(b"{") and len(waiting) == 1:
             proven = waiting.pop()[1]
         line = _next(content, end, layout)
-    return proven, end
+    return proven, end, durable
 
 
 def _next(content: bytes, end: int, layout: Header) -> Line | None:
