@@ -27,12 +27,17 @@ def write_file(target: Path, texts: Iterable[str]) -> None:
             file.flush()
             os.fsync(fd)
         Path(temporary).replace(target)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        if isinstance(error, OSError):
-            raise _cannot(target, error) from error
+    except OSError as error:
+        _remove(temporary)
+        raise _cannot(target, error) from error
+    except BaseException:
+        _remove(temporary)
         raise
+
+
+def _remove(temporary: str) -> None:
+    with contextlib.suppress(OSError):
+        Path(temporary).unlink()
 
 
 def _cannot(target: Path, error: OSError) -> CommandError:

@@ -10,7 +10,7 @@ from supervisor.cli.exits import Exit
 from supervisor.cli.hints import hints
 from supervisor.cli.look import Look
 from supervisor.cli.output import Shared
-from supervisor.cli.talk import WAIT_MS, CommandError
+from supervisor.cli.talk import WAIT_MS, CommandError, Document
 
 if TYPE_CHECKING:
     from config.load import Handler
@@ -118,11 +118,17 @@ def with_effects(given: Shared, source: Source, handler: Handler, value: Any) ->
     body = {"request_id": f"try-{uuid.uuid4().hex}", "handler": handler.name, "input": value}
     with scratch_daemon(source, handler.file.parent) as daemon:
         accepted = daemon.post("dispatch", body=body, wait_ms=WAIT_MS)
-        operation = follow_operation(daemon, accepted)
-        calls = daemon.newest_calls_of(operation)
+        operation = _over(follow_operation(daemon, accepted))
+        calls = [_over(call) for call in daemon.newest_calls_of(operation)]
         if given.form == "text":
             given.note(shown(operation, calls, given.notes, onward=False))
         code = finish(given._replace(daemon=daemon), operation, calls, onward=False)
     if code in {Exit.OUTCOME_UNKNOWN, Exit.PARTLY_APPLIED} and given.form == "text":
         given.note("The scratch daemon is gone, and its record of this with it: check outside.")
     return code
+
+
+def _over(document: Document) -> Document:
+    """Without the fix of its error: there will be nobody left to ask for it."""
+    error = document.get("error")
+    return {**document, "error": {**error, "fix": ""}} if error else document
