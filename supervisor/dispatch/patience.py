@@ -19,6 +19,7 @@ from config.schema import Config
 # artifact from a slow disk uses some all the time.
 PATIENCE_S = 2.0
 
+_CLOCK_OF_A_THREAD = 0b110
 Loaded = Handlers | Exception
 
 
@@ -52,20 +53,23 @@ def _tried(load: Callable[[Looking], Handlers], looking: Looking) -> Loaded | No
 
     thread = threading.Thread(target=run, name="load", daemon=True)
     thread.start()
-    before = None
-    while (now := _progress(thread, looking)) != before:
-        before = now
+    before: tuple[int, int] | None = None
+    while True:
         try:
             return done.get(timeout=PATIENCE_S)
         except queue.Empty:
-            continue
-    return None
+            now = looking.steps, _cpu_ns(thread)
+            if now == before:
+                return None
+            before = now
 
 
-def _progress(thread: threading.Thread, looking: Looking) -> tuple[int, int] | None:
-    """What grows while it does not hang; None once it has ended."""
+def _cpu_ns(thread: threading.Thread) -> int:
+    """The processor time that it has used."""
+    # The kernel's name for a thread's clock: the C library's look-up reads the memory of a thread
+    # that may have ended, which the kernel refuses.
+    clock = (~(thread.native_id or 0) << 3) | _CLOCK_OF_A_THREAD
     try:
-        clock = time.pthread_getcpuclockid(thread.ident or 0)
-        return looking.steps, time.clock_gettime_ns(clock)
+        return time.clock_gettime_ns(clock)
     except OSError:
-        return None
+        return 0

@@ -57,3 +57,15 @@ def test_a_slow_one_is_waited_for(host, monkeypatch):
     began = time.monotonic()
     assert "slow" in visible.load(host.config)
     assert time.monotonic() - began > patience.PATIENCE_S, "it was too quick to tell"
+
+
+def test_what_has_loaded_before_anybody_looks_does_not_hang(host, monkeypatch):
+    start = threading.Thread.start
+
+    def start_and_end(thread: threading.Thread) -> None:
+        start(thread)
+        thread.join()
+
+    monkeypatch.setattr(threading.Thread, "start", start_and_end)
+    host.manifest("quick")
+    assert "quick" in visible.load(host.config)

@@ -132,7 +132,7 @@ MUTANTS = {
         {
             "        if reached != (": "        if False and reached != (",
             "        if not joined or before != named:": "        if False:",
-            "line.position != tip.position + 1 or line.previous != tip.digest[:32]": "False",
+            "if not self._continues(line):": "if False:",
         },
         cut_short,
     ),
@@ -140,7 +140,7 @@ MUTANTS = {
         CHAIN, {"            if len(buf) != header.size:": "            if False:"}, cut_short
     ),
     "a line's predecessor is not checked": Mutant(
-        CHAIN, {" or line.previous != tip.digest[:32]": ""}, edited
+        CHAIN, {"if line.previous != self.tip.digest[:32]:": "if False:"}, edited
     ),
     "lines inside a payload are believed": Mutant(
         CODEC,

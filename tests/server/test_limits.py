@@ -203,12 +203,15 @@ def descriptors_left(left: int, highest: int) -> Iterator[None]:
     """So many are free for this process, all of them up to one above ``highest`` being its own."""
     gc.collect()  # what another test left to the collector would be freed, or closed, in between
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    taken = []
+    taken: list[int] = []
+    limit = highest + left
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1 + left, hard))
-        with contextlib.suppress(OSError):
-            while True:
-                taken.append(os.dup(0))
+        while limit == highest + left or len(taken) < left:
+            limit += 1  # some of those may be somebody else's
+            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+            with contextlib.suppress(OSError):
+                while True:
+                    taken.append(os.dup(0))
         for _ in range(left):
             os.close(taken.pop())
         yield

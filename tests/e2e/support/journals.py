@@ -25,8 +25,10 @@ def read(directory: Path) -> Frames:
 
 
 def write(directory: Path, frames: Sequence[tuple[Record, ...]]) -> None:
-    """Exactly these decisions, instead of whatever is there."""
-    shutil.rmtree(directory, ignore_errors=True)
+    """Exactly these decisions, instead of whatever is there and of what a witness saw of it."""
+    state = directory.parent
+    for old in (directory, state.with_name(f"{state.name}-witness")):
+        shutil.rmtree(old, ignore_errors=True)
     trio.run(_append, directory, frames)
 
 
