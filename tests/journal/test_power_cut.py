@@ -39,6 +39,16 @@ def mounted(image: Path, at: Path) -> Iterator[None]:
         subprocess.run(["umount", str(at)], check=True)
 
 
+def new_disk(folder: Path) -> tuple[Path, Path]:
+    """The image of an empty ext4, and a directory to mount it at."""
+    image, at = folder / "image", folder / "disk"
+    at.mkdir()
+    with open(image, "wb") as file:
+        file.truncate(32 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True)
+    return image, at
+
+
 def cut_power(at: Path) -> None:
     fd = os.open(at, os.O_RDONLY)
     try:
@@ -54,11 +64,7 @@ def cut_power(at: Path) -> None:
     not loop_device_works(), reason="needs CAP_SYS_ADMIN, mkfs.ext4 and a loop device"
 )
 def test_what_was_acknowledged_before_a_power_cut_is_there_after_it(tmp_path):
-    image, at = tmp_path / "image", tmp_path / "disk"
-    at.mkdir()
-    with open(image, "wb") as file:
-        file.truncate(32 << 20)
-    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True)
+    image, at = new_disk(tmp_path)
     rng = random.Random(9)
     acknowledged: dict[int, bytes] = {}
     verdicts: set[str] = set()
@@ -112,11 +118,7 @@ async def until_the_power_goes(at: Path, life: int, count: int) -> dict[int, byt
 )
 def test_two_hundred_power_cuts_lose_nothing_that_was_acknowledged(tmp_path):
     """One process, so that a cut costs little more than its two mounts."""
-    image, at = tmp_path / "image", tmp_path / "disk"
-    at.mkdir()
-    with open(image, "wb") as file:
-        file.truncate(32 << 20)
-    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True)
+    image, at = new_disk(tmp_path)
     rng = random.Random(11)
     acknowledged: dict[int, bytes] = {}
     for life in range(CUTS):

@@ -57,6 +57,13 @@ class Host:
         shutil.rmtree(self.journal)
         shutil.copytree(self.aside, self.journal)
 
+    def roll_back(self) -> None:
+        """Live, and live on; then the journal is what it was in between."""
+        self.live(3)
+        self.put_aside()
+        self.live(3)
+        self.restore()
+
     @property
     def told(self) -> Witnessed:
         return decode((self.witness / NAME).read_bytes())
@@ -108,10 +115,7 @@ def test_an_old_copy_is_refused_with_both_positions_until_it_is_accepted(host):
 @pytest.mark.guarantee("J10")
 def test_a_reason_is_good_for_one_rollback(host):
     """An option left in a unit accepts nothing later."""
-    host.live(3)
-    host.put_aside()
-    host.live(3)
-    host.restore()
+    host.roll_back()
     host.live(1, accept="once")
     host.live(3, accept="once")  # nothing to accept: it goes on
     host.restore()
@@ -122,10 +126,7 @@ def test_a_reason_is_good_for_one_rollback(host):
 
 @pytest.mark.guarantee("J10")
 def test_a_crash_before_the_witness_heard_of_the_acceptance_asks_again(host):
-    host.live(3)
-    host.put_aside()
-    host.live(3)
-    host.restore()
+    host.roll_back()
     known = host.told
     assert host.live(1, accept="once", keep=False)
     assert host.told == known
@@ -135,10 +136,7 @@ def test_a_crash_before_the_witness_heard_of_the_acceptance_asks_again(host):
 
 @pytest.mark.guarantee("J10")
 def test_an_old_copy_that_was_written_on_elsewhere_is_refused_too(host):
-    host.live(3)
-    host.put_aside()
-    host.live(3)
-    host.restore()
+    host.roll_back()
     shutil.move(host.witness, host.witness.with_name("away"))
     host.live(50)
     shutil.rmtree(host.witness)

@@ -17,7 +17,15 @@ from sandbox import group
 from sandbox.census import alive
 from sandbox.cgroups import RUNS
 from sandbox.client import Launcher
-from sandbox.spec import DEFAULT_ENVIRONMENT, Command, Ended, SandboxUnavailable, Spec, Started
+from sandbox.spec import (
+    DEFAULT_ENVIRONMENT,
+    Command,
+    Ended,
+    Level,
+    SandboxUnavailable,
+    Spec,
+    Started,
+)
 from tests.sandbox.support import children, launched, new_cgroup, poll, read_line
 
 # More than a sandbox takes, its template included.
@@ -81,9 +89,9 @@ async def refused_until_it_fits(launcher: Launcher, spec: Spec) -> int:
 
 @pytest.mark.parametrize("level", ["strict", "none"])
 async def test_every_descriptor_of_a_sandbox_may_be_the_one_too_many(
-    cgroup_root: Path, level: str
+    cgroup_root: Path, level: Level
 ) -> None:
-    spec = Spec(level=level, trusted=level == "none")  # type: ignore[arg-type]  # one of the two
+    spec = Spec(level=level, trusted=level == "none")
     async with launched(cgroup_root=cgroup_root) as launcher:
         await (await launcher.prepare(Spec(tasks_max=9))).discard()  # all that comes by itself
         assert await refused_until_it_fits(launcher, spec) > 3
@@ -111,9 +119,9 @@ async def test_the_pool_fills_again_when_there_are_descriptors_again() -> None:
 @pytest.mark.parametrize("level", ["strict", "none"])
 @pytest.mark.parametrize("deaf", [False, True])
 async def test_what_runs_is_ended_and_proven_dead_without_a_descriptor(
-    cgroup_root: Path, level: str, deaf: bool
+    cgroup_root: Path, level: Level, deaf: bool
 ) -> None:
-    spec = Spec(level=level, trusted=level == "none")  # type: ignore[arg-type]  # one of the two
+    spec = Spec(level=level, trusted=level == "none")
     async with launched(cgroup_root=cgroup_root) as launcher:
         sandbox = await launcher.prepare(spec)
         assert isinstance(await sandbox.dispatch(SHELL), Started)
