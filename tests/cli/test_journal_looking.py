@@ -46,7 +46,8 @@ def test_a_dump_can_be_chosen_by_what_it_is_about(ctl: Ctl, state: str) -> None:
     def dumped(*words: str) -> list[Any]:
         said = ctl("journal", "dump", state, *words, "-o", "jsonl")
         assert said.code == Exit.DONE, said.err
-        return lines_of(said.out)
+        # Whether the newest line is attested changes while a quiet daemon marks its journal.
+        return [{key: one[key] for key in one if key != "attested"} for one in lines_of(said.out)]
 
     whole = dumped("--operation", operation_id)
     assert {r["operation_id"] for one in whole for r in one["payload"]} == {operation_id}
