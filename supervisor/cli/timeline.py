@@ -63,6 +63,8 @@ TELLING: dict[str, Callable[[Document], str]] = {
     "resume_accepted": lambda _: "resume accepted",
     "budget_extended": lambda e: f"budget extended to {span(int(e.get('max_run_ms', 0)))}",
     "artifacts_accepted": lambda _: "new artifacts accepted",
+    "operation_abandoned": lambda e: f"cancelled: nobody asked for it in {e.get('days')} days",
+    "operation_evicted": lambda _: "no longer kept",
 }
 
 

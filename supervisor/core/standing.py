@@ -114,6 +114,31 @@ def operation_state(operation: Operation) -> OperationState:
     return OperationState.ACCEPTED
 
 
+class Waits(enum.Enum):
+    """What time alone will do to an operation."""
+
+    EVICTION = "eviction"
+    ABANDONMENT = "abandonment"
+
+
+def waits_for(operation: Operation) -> Waits | None:
+    """Finished and nothing of it left in doubt; or interrupted, with nothing unresolved.
+
+    An answer that a reconciler may still give, or a process that is not proven dead, holds
+    an operation; an unknown `none` effect does not.
+    """
+    if any(effect.reconciling is not None for effect in operation.effects.values()):
+        return None
+    if operation.finished:
+        return Waits.EVICTION if _all_dead(operation) else None
+    interrupted = operation_state(operation) is OperationState.INTERRUPTED
+    return Waits.ABANDONMENT if interrupted else None
+
+
+def _all_dead(operation: Operation) -> bool:
+    return all(one.dead for call in operation.calls.values() for one in call.attempts)
+
+
 def _waits_again(operation: Operation, call: Call) -> bool:
     """Queued, and not as the first try of what was just accepted."""
     if call.queued is None:

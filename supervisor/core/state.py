@@ -11,6 +11,7 @@ from immutables import Map
 
 from supervisor.core.budget import Budget
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId, SessionId
+from supervisor.core.line import Line
 from supervisor.core.record import (
     By,
     DeclaredEffect,
@@ -251,6 +252,22 @@ class Operation:
 
 
 @attrs.frozen
+class Tombstone:
+    """What is kept of an evicted operation, so that its message never runs again."""
+
+    operation_id: OperationId
+    session_id: SessionId
+    request_id: str
+    request_digest: str
+    uid: int
+    at: int
+
+    @property
+    def message(self) -> tuple[SessionId, str]:
+        return (self.session_id, self.request_id)
+
+
+@attrs.frozen
 class State:
     """The fold of everything queued; nothing else is ever consulted."""
 
@@ -278,6 +295,13 @@ class State:
     undead: Map[AttemptKey, OperationId] = attrs.field(factory=Map[AttemptKey, OperationId])
     # How many operations of each session are not finished: what its limit counts.
     unfinished: Map[SessionId, int] = attrs.field(factory=Map[SessionId, int])
+    # Those that may be evicted, and those that may be abandoned: the one that no record has
+    # been about for longest comes first.
+    finished: Line = attrs.field(factory=Line)
+    interrupted: Line = attrs.field(factory=Line)
+    # What is left of evicted ones, in the order in which they went.
+    tombstones: Map[OperationId, Tombstone] = attrs.field(factory=Map[OperationId, Tombstone])
+    buried: Line = attrs.field(factory=Line)
 
     def operation_of(self, call_id: CallId) -> Operation:
         return self.operations[self.calls[call_id]]

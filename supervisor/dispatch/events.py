@@ -17,7 +17,10 @@ KEPT_FRAMES = 20_000
 
 @attrs.frozen
 class Event:
-    """One durable frame. `owner` is the uid whose operation it is about; None is everybody's."""
+    """One durable frame. `owner` is the uid whose operation it is about; None is everybody's.
+
+    A frame that accepts one operation may evict another user's: it is the first one's.
+    """
 
     position: int
     records: tuple[Record, ...]
@@ -89,5 +92,7 @@ def _operations(records: Iterable[Record]) -> set[OperationId]:
 
 def _owner(records: Iterable[Record], state: State) -> int | None:
     for operation_id in _operations(records):
-        return state.operations[operation_id].by.uid
+        known = state.operations.get(operation_id)
+        if known is not None:
+            return known.by.uid
     return None

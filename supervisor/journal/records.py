@@ -7,67 +7,22 @@ the kind. An unknown kind or field is refused, never skipped: a newer writer mad
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, get_args, get_origin
+from typing import Any
 
 import orjson
-from cattrs import BaseConverter, Converter
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
 
 from supervisor.core.errors import SupervisorError
 from supervisor.core.record import KIND_OF, KINDS, Record
+from supervisor.core.strict import exactly, strict_converter
 
 
 class UnknownRecord(SupervisorError):  # noqa: N818  # says what was met, as trio names them
     """A payload that this version cannot read: altered, or written by a newer one."""
 
 
-Structure = Callable[[Any, Any], Any]
-
-
-def _converter() -> Converter:
-    # Detailed errors cost a third of the time to read a journal, and say no more to anyone
-    # than which kind of record it was.
-    made = Converter(forbid_extra_keys=True, omit_if_default=True, detailed_validation=False)
-    for kind in (int, str, bool):
-        made.register_structure_hook(kind, _exactly(kind))
-    made.register_structure_hook_factory(
-        _is_tuple, lambda cls, converter: _tuple_of(converter, get_args(cls))
-    )
-    return made
-
-
-def _exactly(kind: type) -> Structure:
-    def structure(value: Any, _: Any) -> Any:
-        # cattrs would turn "7" into 7 and true into 1.
-        if type(value) is not kind:
-            raise TypeError(f"expected {kind.__name__}, found {value!r}")
-        return value
-
-    return structure
-
-
-_array, _object, _text = _exactly(list), _exactly(dict), _exactly(str)
-
-
-def _is_tuple(cls: Any) -> bool:
-    origin: Any = get_origin(cls)
-    return origin is tuple
-
-
-def _tuple_of(converter: BaseConverter, kinds: tuple[Any, ...]) -> Structure:
-    """A JSON array and nothing else: cattrs would take a text apart into its letters."""
-    any_length = kinds[-1] is Ellipsis
-    parts = [(kind, converter.get_structure_hook(kind)) for kind in kinds if kind is not Ellipsis]
-
-    def structure(value: Any, _: Any) -> tuple[Any, ...]:
-        items: list[Any] = _array(value, None)
-        wanted = parts * len(items) if any_length else parts
-        return tuple(hook(one, kind) for one, (kind, hook) in zip(items, wanted, strict=True))
-
-    return structure
-
-
-_CONVERTER = _converter()
+_array, _object, _text = exactly(list), exactly(dict), exactly(str)
+_CONVERTER = strict_converter()
 
 
 def _unstructure_of(cls: type[Record]) -> Callable[[Record], dict[str, Any]]:

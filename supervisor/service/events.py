@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import trio
 
@@ -11,8 +11,13 @@ from supervisor.api.wire import NDJSON, dumps, time_text
 from supervisor.core.access import Verb
 from supervisor.core.access import missing_role as core_missing_role
 from supervisor.core.errors import Refusal
-from supervisor.core.record import KIND_OF, OperationRecord
-from supervisor.dispatch import Event
+from supervisor.core.record import (
+    KIND_OF,
+    OperationEvicted,
+    OperationRecord,
+    Record,
+    TombstoneExpired,
+)
 from supervisor.journal.records import to_document
 from supervisor.server import Response
 from supervisor.service.context import Caller, Context, Denied
@@ -46,7 +51,8 @@ async def _stream(
         for event in context.engine.events.after(position):
             position = event.position
             if uid is None or event.owner in {uid, None}:
-                lines += _event_lines(event, command.operation_id)
+                shown = event.records if uid is None else _of_clients(event.records)
+                lines += _event_lines(event.position, shown, command.operation_id)
         if lines:
             yield lines
         elif not command.follow:
@@ -58,15 +64,20 @@ async def _stream(
                 yield b"\n"
 
 
-def _event_lines(event: Event, only: str | None) -> bytes:
+def _of_clients(records: Iterable[Record]) -> list[Record]:
+    """Without the daemon's own housekeeping: it may be about anybody's operation."""
+    return [r for r in records if not isinstance(r, OperationEvicted | TombstoneExpired)]
+
+
+def _event_lines(position: int, records: Iterable[Record], only: str | None) -> bytes:
     lines: list[bytes] = []
-    for record in event.records:
+    for record in records:
         about = record.operation_id if isinstance(record, OperationRecord) else None
         if only is not None and about != only:
             continue
         document = to_document(record)
         document.pop("k")
         at = document.pop("at")
-        head = {"position": event.position, "at": time_text(at), "type": KIND_OF[type(record)]}
+        head = {"position": position, "at": time_text(at), "type": KIND_OF[type(record)]}
         lines.append(dumps({**head, "operation_id": about, **document}) + b"\n")
     return b"".join(lines)

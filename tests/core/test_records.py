@@ -41,12 +41,15 @@ FORMAT = {
     "effect_confirmed": "at operation_id call_id attempt ordinal effect_id applied settled_by "
     "result reason",
     "effect_resolved": "at operation_id effect_id applied evidence by result",
+    "operation_abandoned": "at operation_id days",
     "operation_accepted": "at operation_id kind session_id request_id request_digest by "
     "max_run_ms labels",
+    "operation_evicted": "at operation_id",
     "reconciler_death_proven": "at operation_id effect_id proof by reason",
     "reconciler_ended": "at operation_id effect_id applied settles result detail",
     "reconciler_started": "at operation_id effect_id revision by identity mono",
     "resume_accepted": "at operation_id resume_request_id revision digest by",
+    "tombstone_expired": "at operation_id",
 }
 
 

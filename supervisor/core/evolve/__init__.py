@@ -12,8 +12,9 @@ from typing import Any
 import attrs
 
 from supervisor.core.errors import IllegalTransition
-from supervisor.core.evolve import attempt, call, effect, epoch, operation, settle
+from supervisor.core.evolve import attempt, call, effect, epoch, operation, retention, settle
 from supervisor.core.evolve.attempt import TRANSITIONS
+from supervisor.core.evolve.retention import lined_up
 from supervisor.core.ids import OperationId
 from supervisor.core.record import (
     AnnouncementRefused,
@@ -37,13 +38,16 @@ from supervisor.core.record import (
     EffectConfirmed,
     EffectResolved,
     JournalRepaired,
+    OperationAbandoned,
     OperationAccepted,
+    OperationEvicted,
     OperationRecord,
     ReconcilerDeathProven,
     ReconcilerEnded,
     ReconcilerStarted,
     Record,
     ResumeAccepted,
+    TombstoneExpired,
 )
 from supervisor.core.standing import TERMINAL, operation_state
 from supervisor.core.state import Operation, State
@@ -72,6 +76,8 @@ _FOLDS: dict[type[Record], Callable[[State, Operation, Any], State]] = {
     ResumeAccepted: operation.resume_accepted,
     BudgetExtended: operation.budget_extended,
     ArtifactsAccepted: operation.artifacts_accepted,
+    OperationAbandoned: retention.abandoned,
+    OperationEvicted: retention.evicted,
 }
 
 
@@ -97,6 +103,8 @@ def evolve(state: State, record: Record) -> State:
             return epoch.journal_repaired(state, record)
         case OperationAccepted():
             return operation.accepted(state, record)
+        case TombstoneExpired():
+            return retention.expired(state, record)
         case OperationRecord():
             known = state.operations.get(record.operation_id)
             if known is None:
@@ -112,12 +120,16 @@ def _names(state: State, record: Record) -> set[OperationId]:
         return {record.operation_id}
     if isinstance(record, JournalRepaired):
         return {one.operation_id for one in state.operations.values() if not one.finished}
+    if not isinstance(record, DaemonStarted):
+        return set()
     return {*state.moving.values(), *state.reconciling.values()}
 
 
 def _count(state: State, operation_id: OperationId, position: int, at: int) -> State:
     """One more revision; an operation that is finished now leaves the session's count."""
-    known = state.operations[operation_id]
+    known = state.operations.get(operation_id)
+    if known is None:  # this frame evicted it
+        return state
     finished = known.finished or operation_state(known) in TERMINAL
     unfinished = state.unfinished
     if finished and not known.finished:
@@ -128,9 +140,8 @@ def _count(state: State, operation_id: OperationId, position: int, at: int) -> S
     known = attrs.evolve(
         known, revision=known.revision + 1, position=position, updated_at=at, finished=finished
     )
-    return attrs.evolve(
-        state, operations=state.operations.set(operation_id, known), unfinished=unfinished
-    )
+    operations = state.operations.set(operation_id, known)
+    return lined_up(attrs.evolve(state, operations=operations, unfinished=unfinished), known)
 
 
 __all__ = ["TRANSITIONS", "evolve", "fold"]

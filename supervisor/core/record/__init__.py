@@ -31,13 +31,16 @@ from supervisor.core.record.facts import (
     EffectConfirmed,
     EffectResolved,
     JournalRepaired,
+    OperationAbandoned,
     OperationAccepted,
+    OperationEvicted,
     OperationRecord,
     ReconcilerDeathProven,
     ReconcilerEnded,
     ReconcilerStarted,
     Record,
     ResumeAccepted,
+    TombstoneExpired,
 )
 from supervisor.core.record.values import (
     By,
@@ -83,7 +86,9 @@ __all__ = [
     "Identity",
     "JournalRepaired",
     "Kind",
+    "OperationAbandoned",
     "OperationAccepted",
+    "OperationEvicted",
     "OperationRecord",
     "Outcome",
     "Reconciler",
@@ -96,5 +101,6 @@ __all__ = [
     "ResumeAccepted",
     "Settler",
     "Terms",
+    "TombstoneExpired",
     "Usage",
 ]

@@ -269,6 +269,25 @@ class ArtifactsAccepted(OperationRecord):
 
 
 @attrs.frozen
+class OperationAbandoned(OperationRecord):
+    """Interrupted, nothing unresolved, and nobody asked for anything for `days`: cancelled."""
+
+    days: int
+
+
+@attrs.frozen
+class OperationEvicted(OperationRecord):
+    """A finished operation is no longer kept; its tombstone is."""
+
+
+@attrs.frozen
+class TombstoneExpired(Record):
+    """What was left of an evicted operation is gone too: its id is as good as new."""
+
+    operation_id: OperationId
+
+
+@attrs.frozen
 class ReconcilerStarted(OperationRecord):
     effect_id: EffectId
     revision: int
@@ -336,6 +355,9 @@ KINDS: Mapping[str, type[Record]] = {
         ResumeAccepted,
         BudgetExtended,
         ArtifactsAccepted,
+        OperationAbandoned,
+        OperationEvicted,
+        TombstoneExpired,
         ReconcilerStarted,
         ReconcilerEnded,
         ReconcilerDeathProven,

@@ -1,0 +1,71 @@
+"""What is kept, and what goes: evicted and abandoned operations, tombstones, and the lines
+in which operations wait for either."""
+
+from __future__ import annotations
+
+import attrs
+
+from supervisor.core.errors import IllegalTransition
+from supervisor.core.evolve.put import put
+from supervisor.core.record import OperationAbandoned, OperationEvicted, TombstoneExpired
+from supervisor.core.standing import Waits, waits_for
+from supervisor.core.state import Operation, State, Tombstone
+
+
+def lined_up(state: State, operation: Operation) -> State:
+    """The operation at the end of its line, if it belongs to one: a record was about it."""
+    one, waits = operation.operation_id, waits_for(operation)
+    finished, interrupted = state.finished.left(one), state.interrupted.left(one)
+    if waits is Waits.EVICTION:
+        finished = finished.joined(one)
+    elif waits is Waits.ABANDONMENT:
+        interrupted = interrupted.joined(one)
+    return attrs.evolve(state, finished=finished, interrupted=interrupted)
+
+
+def abandoned(state: State, operation: Operation, record: OperationAbandoned) -> State:
+    if operation.operation_id not in state.interrupted:
+        raise IllegalTransition(f"does not wait for that: {record}")
+    reason = f"nobody asked for it in {record.days} days"
+    return put(state, attrs.evolve(operation, cancel_requested=True, cancel_reason=reason))
+
+
+def evicted(state: State, operation: Operation, record: OperationEvicted) -> State:
+    """Everything about the operation goes, except what answers its message."""
+    one = operation.operation_id
+    if one not in state.finished:
+        raise IllegalTransition(f"does not wait for that: {record}")
+    calls, effects = state.calls.mutate(), state.effects.mutate()
+    for call_id in operation.call_order:
+        del calls[call_id]
+    for effect_id in operation.effects:
+        del effects[effect_id]
+    tombstone = Tombstone(
+        operation_id=one,
+        session_id=operation.session_id,
+        request_id=operation.request_id,
+        request_digest=operation.request_digest,
+        uid=operation.by.uid,
+        at=record.at,
+    )
+    return attrs.evolve(
+        state,
+        operations=state.operations.delete(one),
+        calls=calls.finish(),
+        effects=effects.finish(),
+        finished=state.finished.left(one),
+        tombstones=state.tombstones.set(one, tombstone),
+        buried=state.buried.joined(one),
+    )
+
+
+def expired(state: State, record: TombstoneExpired) -> State:
+    if state.buried.oldest != record.operation_id:
+        raise IllegalTransition(f"is not the oldest tombstone: {record}")
+    known = state.tombstones[record.operation_id]
+    return attrs.evolve(
+        state,
+        messages=state.messages.delete(known.message),
+        tombstones=state.tombstones.delete(known.operation_id),
+        buried=state.buried.left(known.operation_id),
+    )

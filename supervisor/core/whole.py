@@ -1,0 +1,224 @@
+"""The whole fold as JSON types, and back: fold(all) is fold(state_from(whole(prefix)), rest).
+
+A whole is a list of parts, so that it can be made and written a slice at a time while the
+state moves on (a `State` never changes): a head; then every operation in the order of
+acceptance; then every tombstone, oldest first. What can be found in those is not in it
+a second time: indexes are made again, by the rules that made them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from operator import attrgetter
+from typing import Any, TypeVar
+
+import attrs
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
+from immutables import Map
+
+from supervisor.core.errors import SupervisorError
+from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId, SessionId
+from supervisor.core.line import line_of
+from supervisor.core.standing import Waits, waits_for
+from supervisor.core.state import Operation, Said, State, Tombstone
+from supervisor.core.strict import exactly, strict_converter
+
+VERSION = 1
+
+# Every field of State is one or the other; a test holds this against the class.
+CARRIED = ("epoch", "boot_id", "position", "latest", "accepted", "operations", "tombstones")
+DERIVED = (
+    "messages",
+    "calls",
+    "effects",
+    "moving",
+    "leaves",
+    "reconciling",
+    "undead",
+    "unfinished",
+    "finished",
+    "interrupted",
+    "buried",
+)
+
+
+class UnknownWhole(SupervisorError):  # noqa: N818  # says what was met, as trio names them
+    """Not a whole that this version can read: altered, incomplete, or a newer one's."""
+
+
+@attrs.frozen
+class Head:
+    """The first part. `next_*` are the places that the lines will give next."""
+
+    whole: int
+    epoch: int
+    boot_id: str
+    position: int
+    latest: int
+    accepted: int
+    operations: int
+    tombstones: int
+    next_finished: int
+    next_interrupted: int
+    next_buried: int
+
+
+@attrs.frozen
+class Kept:
+    """One operation, and its place in the line that it waits in (-1: in none)."""
+
+    operation: Operation
+    place: int = -1
+
+
+_CONVERTER = strict_converter()
+_Part = TypeVar("_Part", Head, Kept, Tombstone)
+
+
+def _out_of(cls: type[Any]) -> Any:
+    return make_dict_unstructure_fn(cls, _CONVERTER, _cattrs_omit_if_default=True)
+
+
+def _in_of(cls: type[Any]) -> Any:
+    return make_dict_structure_fn(
+        cls, _CONVERTER, _cattrs_forbid_extra_keys=True, _cattrs_detailed_validation=False
+    )
+
+
+_OUT = {cls: _out_of(cls) for cls in (Head, Kept, Tombstone)}
+_IN = {cls: _in_of(cls) for cls in (Head, Kept, Tombstone)}
+
+
+def whole(state: State) -> list[Any]:
+    """All parts at once."""
+    return list(parts(state))
+
+
+def parts(state: State) -> Iterator[Any]:
+    """The parts, made one at a time. Equal states give equal parts, in any process."""
+    yield _OUT[Head](_head(state))
+    lines = (state.finished.places, state.interrupted.places)
+    for operation in sorted(state.operations.values(), key=attrgetter("serial")):
+        one = operation.operation_id
+        place = next((places[one] for places in lines if one in places), -1)
+        yield _OUT[Kept](Kept(operation, place))
+    for operation_id in state.buried:
+        yield _OUT[Tombstone](state.tombstones[operation_id])
+
+
+def _head(state: State) -> Head:
+    return Head(
+        whole=VERSION,
+        epoch=state.epoch,
+        boot_id=state.boot_id,
+        position=state.position,
+        latest=state.latest,
+        accepted=state.accepted,
+        operations=len(state.operations),
+        tombstones=len(state.tombstones),
+        next_finished=state.finished.next,
+        next_interrupted=state.interrupted.next,
+        next_buried=state.buried.next,
+    )
+
+
+def state_from(values: Iterable[Any]) -> State:
+    """The state whose parts these are, as JSON gives them back. Raises UnknownWhole."""
+    given = iter(values)
+    head = _head_from(next(given, None))
+    kept = [_part(Kept, next(given, None)) for _ in range(head.operations)]
+    tombstones = [_part(Tombstone, next(given, None)) for _ in range(head.tombstones)]
+    if next(given, None) is not None:
+        raise UnknownWhole("there is more than the head says")
+    state = _indexed(head, kept, tombstones)
+    if (len(state.operations), len(state.tombstones)) != (len(kept), len(tombstones)):
+        raise UnknownWhole("an operation or a tombstone is in it twice")
+    return state
+
+
+def _head_from(value: Any) -> Head:
+    """The version comes first: of a newer one nothing else is looked at."""
+    try:
+        version = exactly(int)(exactly(dict)(value, None).get("whole"), None)
+    except TypeError as error:
+        raise UnknownWhole(f"it does not begin with a head: {error}") from error
+    if version != VERSION:
+        raise UnknownWhole(f"version {version} is not known to this version, which knows {VERSION}")
+    return _part(Head, value)
+
+
+def _part(cls: type[_Part], value: Any) -> _Part:
+    try:
+        part: _Part = _IN[cls](exactly(dict)(value, None), cls)
+    except Exception as error:
+        raise UnknownWhole(f"a part ({cls.__name__}) does not read back: {error}") from error
+    return part
+
+
+def _indexed(head: Head, kept: list[Kept], tombstones: list[Tombstone]) -> State:
+    operations = [one.operation for one in kept]
+    waiting = [(waits_for(one.operation), one) for one in kept]
+    if any((waits is None) is (one.place >= 0) for waits, one in waiting):
+        raise UnknownWhole("an operation stands in a line that it does not belong to, or in none")
+    unfinished: dict[SessionId, int] = {}
+    for one in operations:
+        if not one.finished:
+            unfinished[one.session_id] = unfinished.get(one.session_id, 0) + 1
+    messages = {(one.session_id, one.request_id): one.operation_id for one in operations}
+    messages |= {one.message: one.operation_id for one in tombstones}
+    first = head.next_buried - len(tombstones)
+    return State(
+        epoch=head.epoch,
+        boot_id=head.boot_id,
+        position=head.position,
+        latest=head.latest,
+        accepted=head.accepted,
+        operations=Map((one.operation_id, one) for one in operations),
+        messages=Map(messages),
+        calls=Map((call, o.operation_id) for o in operations for call in o.call_order),
+        effects=Map((effect, o.operation_id) for o in operations for effect in o.effects),
+        moving=Map(_moving(operations)),
+        leaves=sum(_leaves(one) for one in operations),
+        reconciling=Map(_reconciling(operations)),
+        undead=Map(_undead(operations)),
+        unfinished=Map(unfinished),
+        finished=line_of(_places(waiting, Waits.EVICTION), head.next_finished),
+        interrupted=line_of(_places(waiting, Waits.ABANDONMENT), head.next_interrupted),
+        tombstones=Map((one.operation_id, one) for one in tombstones),
+        buried=line_of(
+            ((first + n, one.operation_id) for n, one in enumerate(tombstones)), head.next_buried
+        ),
+    )
+
+
+def _places(
+    waiting: Iterable[tuple[Waits | None, Kept]], line: Waits
+) -> Iterator[tuple[int, OperationId]]:
+    return ((one.place, one.operation.operation_id) for waits, one in waiting if waits is line)
+
+
+def _moving(operations: Iterable[Operation]) -> Iterator[tuple[CallId, OperationId]]:
+    for operation in operations:
+        for call in operation.ordered_calls():
+            if call.queued is not None or call.live is not None:
+                yield call.call_id, operation.operation_id
+
+
+def _leaves(operation: Operation) -> int:
+    tries = (one for effect in operation.effects.values() for one in effect.tries)
+    return sum(one.outcome is Said.ANNOUNCED for one in tries)
+
+
+def _reconciling(operations: Iterable[Operation]) -> Iterator[tuple[EffectId, OperationId]]:
+    for operation in operations:
+        for effect in operation.effects.values():
+            if effect.reconciling is not None:
+                yield effect.effect_id, operation.operation_id
+
+
+def _undead(operations: Iterable[Operation]) -> Iterator[tuple[AttemptKey, OperationId]]:
+    for operation in operations:
+        for call in operation.ordered_calls():
+            for attempt in call.attempts:
+                if not attempt.live and not attempt.dead:
+                    yield AttemptKey(call.call_id, attempt.number), operation.operation_id

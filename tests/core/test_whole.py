@@ -1,0 +1,108 @@
+"""A whole is the fold: taken anywhere and read back, it goes on as if nothing had been."""
+
+from __future__ import annotations
+
+import inspect
+
+import attrs
+import orjson
+import pytest
+from hypothesis import given
+
+from supervisor.core import state as state_module
+from supervisor.core.evolve import fold
+from supervisor.core.state import State
+from supervisor.core.whole import CARRIED, DERIVED, Head, UnknownWhole, parts, state_from, whole
+from supervisor.journal.records import decode
+from tests.core.examples import examples
+from tests.core.made import Core, effect, terms
+from tests.core.situations import SITUATIONS
+from tests.core.test_machine import history
+from tests.core.test_properties import ASKED, NAME, ask
+
+
+def through_bytes(state: State) -> State:
+    return state_from(orjson.loads(orjson.dumps(one)) for one in parts(state))
+
+
+def is_the_fold_everywhere(frames: list[bytes]) -> None:
+    """From every prefix; what was read back at one position goes on to the next."""
+    state = again = State()
+    for position, payload in enumerate(frames, 1):
+        records = decode(payload)
+        state, again = fold(state, position, records), fold(again, position, records)
+        assert again == state
+        again = through_bytes(again)
+        assert again == state
+        assert whole(again) == whole(state)
+
+
+@pytest.mark.guarantee("J9")
+@examples(20, 1_000)
+@given(NAME, ASKED)
+def test_fold_of_all_is_fold_of_the_whole_and_the_rest_at_every_position(name, asked):
+    core = Core()
+    call_id = SITUATIONS[name](core)
+    for verb, n in asked:
+        core.wait(1_000 * n)
+        ask(core, call_id, verb, n)
+    is_the_fold_everywhere(core.frames)
+
+
+@pytest.mark.guarantee("J9")
+@pytest.mark.parametrize("seed", range(2))
+def test_it_is_in_whole_histories_too(seed):
+    is_the_fold_everywhere(history(seed).host.payloads)
+
+
+@pytest.mark.guarantee("J9")
+def test_every_field_of_the_fold_is_carried_or_made_again():
+    names = {field.name for field in attrs.fields(State)}
+    assert names == {*CARRIED, *DERIVED}
+    assert not {*CARRIED} & {*DERIVED}
+    head = {field.name for field in attrs.fields(Head)}
+    assert {*CARRIED} <= head
+    assert {f"next_{line}" for line in ("finished", "interrupted", "buried")} <= head
+
+
+@pytest.mark.guarantee("J9")
+def test_no_value_of_the_fold_has_a_field_that_is_not_written():
+    """What is below `State` is carried by its class: none may keep a field to itself."""
+    for _, cls in inspect.getmembers(state_module, attrs.has):
+        for field in attrs.fields(cls):
+            assert field.init, f"{cls.__name__}.{field.name}"
+            assert field.eq, f"{cls.__name__}.{field.name}"
+
+
+def some() -> list:
+    core = Core()
+    core.begin(terms(effect()))
+    return orjson.loads(orjson.dumps(whole(core.state)))
+
+
+@pytest.mark.guarantee("R6", "J9")
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda v: v.clear(), "head"),
+        (lambda v: v.pop(), "does not read back"),
+        (lambda v: v.append(v[-1]), "more than"),
+        (lambda v: v[0].update(whole=2), "version 2"),
+        (lambda v: v[0].update(whole=True), "head"),
+        (lambda v: v[0].update(claims={}), "does not read back"),
+        (lambda v: v[0].pop("latest"), "does not read back"),
+        (lambda v: (v[0].update(operations=2), v.append(v[-1])), "twice"),
+        (lambda v: v[1].update(place=0), "line"),
+        (lambda v: v[1]["operation"].update(colour="red"), "does not read back"),
+        (lambda v: v[1]["operation"].update(serial="0"), "does not read back"),
+        (lambda v: v[1]["operation"].pop("budget"), "does not read back"),
+        (lambda v: v[1]["operation"].update(calls=[]), "does not read back"),
+    ],
+    ids=range(13),
+)
+def test_what_is_no_whole_is_refused_and_says_why(change, says):
+    value = some()
+    assert state_from(value)
+    change(value)
+    with pytest.raises(UnknownWhole, match=says):
+        state_from(value)
