@@ -62,6 +62,7 @@ class Submitted(Input):
     max_run_ms: int
     labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
     operations_max: int = 10_000
+    operations_kept: int = 200_000
 
 
 @attrs.frozen
@@ -217,6 +218,16 @@ class ResolveAsked(Input):
     evidence: str
     if_revision: int | None
     result: Result | None = None
+
+
+@attrs.frozen
+class TimePassed(Input):
+    """Is anything kept too long? Asked again until nothing is left to do."""
+
+    operations_kept: int
+    finished_days: int
+    tombstone_days: int
+    abandon_days: int
 
 
 # --- what is to be done -----------------------------------------------------------------

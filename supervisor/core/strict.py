@@ -23,14 +23,10 @@ def strict_converter() -> Converter:
         made.register_structure_hook(kind, exactly(kind))
     # JSON types as they are: cattrs would walk through them and copy each container.
     made.register_unstructure_hook_func(_is_json, lambda value: value)
-    for of, structure, unstructure in (
-        (tuple, _tuple_of, None),
-        (Map, _map_of, _map_out),
-        (frozenset, _frozenset_of, lambda _, __: sorted),
-    ):
+    for of, structure in ((tuple, _tuple_of), (Map, _map_of), (frozenset, _frozenset_of)):
         made.register_structure_hook_factory(_origin_is(of), _with_args(structure))
-        if unstructure is not None:
-            made.register_unstructure_hook_factory(_origin_is(of), unstructure)
+    made.register_unstructure_hook_factory(_origin_is(Map), _map_out)
+    made.register_unstructure_hook_func(_origin_is(frozenset), _sorted)
     return made
 
 
@@ -93,6 +89,10 @@ def _map_of(converter: BaseConverter, kinds: tuple[Any, ...]) -> Structure:
         return Map({key: hook(one, kind) for key, one in _object(value, None).items()})
 
     return structure
+
+
+def _sorted(value: frozenset[str]) -> list[str]:
+    return sorted(value)
 
 
 def _map_out(cls: Any, converter: BaseConverter) -> Callable[[Map[Any, Any]], dict[str, Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from supervisor.core.decide import attempt, effect, operation, settle
+from supervisor.core.decide import attempt, effect, operation, retention, settle
 from supervisor.core.state import State
 from supervisor.core.step import (
     Announced,
@@ -32,6 +32,7 @@ from supervisor.core.step import (
     Restarted,
     ResumeAsked,
     Submitted,
+    TimePassed,
     Withheld,
 )
 
@@ -54,6 +55,7 @@ _DECIDERS: dict[type[Input], Callable[[State, Any], Decision]] = {
     ReconcilerAnswered: settle.reconciler_answered,
     ReconcilerProvenDead: settle.reconciler_proven_dead,
     ResolveAsked: settle.resolve_asked,
+    TimePassed: retention.time_passed,
 }
 
 

@@ -19,11 +19,12 @@ from supervisor.core.record import (
     DispatchRefusedBudgetExceeded,
     Kind,
     OperationAccepted,
+    OperationEvicted,
     Record,
     ResumeAccepted,
 )
 from supervisor.core.standing import TERMINAL, OperationState, operation_state
-from supervisor.core.state import Operation, State
+from supervisor.core.state import Operation, State, Tombstone
 from supervisor.core.step import (
     ArtifactsAsked,
     CancelAsked,
@@ -55,7 +56,7 @@ def restarted(_state: State, event: Restarted) -> Decision:
 def submitted(state: State, event: Submitted) -> Decision:
     known = state.messages.get((event.session_id, event.request_id))
     if known is not None:
-        return _same_message(state.operations[known], event)
+        return _same_message(state, known, event)
     lost = state.forgotten.get((event.session_id, event.request_id))
     if lost is not None:
         return refuse(
@@ -70,6 +71,12 @@ def submitted(state: State, event: Submitted) -> Decision:
             "LimitExceeded",
             f"{unfinished} unfinished operations in this session (operations_per_session)",
         )
+    evicted: tuple[Record, ...] = ()
+    if len(state.operations) >= event.operations_kept:
+        if state.finished.oldest is None:
+            detail = f"{len(state.operations)} operations, none of which may go (operations_kept)"
+            return refuse("LimitExceeded", detail)
+        evicted = (OperationEvicted(event.now.wall, state.finished.oldest),)
     accepted = OperationAccepted(
         at=event.now.wall,
         operation_id=event.operation_id,
@@ -90,15 +97,19 @@ def submitted(state: State, event: Submitted) -> Decision:
         timeout_ms=event.timeout_ms,
         by=event.by,
     )
-    return Decision((accepted, call), (Launch(event.call_id),), operation_id=event.operation_id)
+    launch = Launch(event.call_id)
+    return Decision((*evicted, accepted, call), (launch,), operation_id=event.operation_id)
 
 
-def _same_message(known: Operation, event: Submitted) -> Decision:
+def _same_message(state: State, one: OperationId, event: Submitted) -> Decision:
+    known = state.operations.get(one) or state.tombstones[one]
     if known.request_digest != event.request_digest:
         return refuse(
             "RequestConflict",
             f"request_id {event.request_id!r} belongs to {known.operation_id}, with another body",
         )
+    if isinstance(known, Tombstone):
+        return refuse("OperationExpired", f"{one} was evicted, and is never run again")
     return Decision(operation_id=known.operation_id, repeated=True)
 
 

@@ -1,0 +1,49 @@
+"""What goes when something new comes, or with time: the oldest that nothing holds."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from supervisor.core.ids import OperationId
+from supervisor.core.record import OperationAbandoned, OperationEvicted, Record, TombstoneExpired
+from supervisor.core.state import State
+from supervisor.core.step import Decision, TimePassed
+
+DAY_NS = 86_400 * 1_000_000_000
+# One frame takes no more than this: who has more to do comes again.
+MOST = 64
+
+
+def time_passed(state: State, event: TimePassed) -> Decision:
+    """Housekeeping, a frame at a time: `repeated` says that nothing is left to do."""
+    wall = event.now.wall
+    records: tuple[Record, ...] = tuple(
+        OperationEvicted(wall, one) for one in _to_evict(state, event)
+    )
+    records = records or tuple(TombstoneExpired(wall, one) for one in _expired(state, event))
+    # One in a frame: each is its owner's business alone.
+    records = records or tuple(
+        OperationAbandoned(wall, one, event.abandon_days) for one in _to_abandon(state, event)
+    )
+    return Decision(records, repeated=not records)
+
+
+def _to_evict(state: State, event: TimePassed) -> list[OperationId]:
+    over = max(len(state.operations) - event.operations_kept, 0)
+    before = event.now.wall - event.finished_days * DAY_NS
+    return [
+        one
+        for n, one in enumerate(islice(state.finished, MOST))
+        if n < over or state.operations[one].updated_at <= before
+    ]
+
+
+def _expired(state: State, event: TimePassed) -> list[OperationId]:
+    before = event.now.wall - event.tombstone_days * DAY_NS
+    return [one for one in islice(state.buried, MOST) if state.tombstones[one].at <= before]
+
+
+def _to_abandon(state: State, event: TimePassed) -> list[OperationId]:
+    before = event.now.wall - event.abandon_days * DAY_NS
+    oldest = islice(state.interrupted, 1)
+    return [one for one in oldest if state.operations[one].updated_at <= before]
