@@ -175,17 +175,24 @@ class Context:
             while True:
                 await self.read()
                 changed = engine.events.change_of(operation_id)
-                if operation_state(engine.state.operations[operation_id]) in FINAL:
+                if operation_state(self._kept(operation_id)) in FINAL:
                     return True
                 await changed.wait()
-        return operation_state(engine.state.operations[operation_id]) in FINAL
+        return operation_state(self._kept(operation_id)) in FINAL
+
+    def _kept(self, operation_id: OperationId) -> Operation:
+        """The operation, unless it was evicted while somebody waited for it."""
+        operation = self.engine.state.operations.get(operation_id)
+        if operation is None:
+            raise Denied(Refusal("OperationExpired", f"{operation_id} was evicted"))
+        return operation
 
     async def acted(self, decision: Decision, operation_id: str, wait_ms: int = 0) -> Response:
         """The operation as it is now, after a request about it was decided."""
         if decision.refusal is not None:
             return problem_response(decision.refusal)
         final = await self.final(OperationId(operation_id), wait_ms)
-        operation = self.engine.state.operations[OperationId(operation_id)]
+        operation = self._kept(OperationId(operation_id))
         document = operation_view(operation, self.engine.now())
         if final or decision.repeated:
             return json_response(200, document)

@@ -7,6 +7,7 @@ from typing import Any
 from config.load import Handler
 from supervisor.api import routes
 from supervisor.core.access import Verb
+from supervisor.core.decide.operation import evicted_refusal
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId, OperationId, default_session
 from supervisor.core.step import (
@@ -25,6 +26,9 @@ async def dispatch(context: Context, command: routes.Dispatch, caller: Caller) -
     known = engine.state.messages.get((session, command.request_id))
     if known is None and engine.draining:
         raise Denied(Refusal("Draining", "the daemon is stopping"))
+    evicted = engine.state.tombstones.get(known) if known is not None else None
+    if evicted is not None:
+        raise Denied(evicted_refusal(evicted, command.request_id, command.request_digest))
     event = _submitted(context, command, caller, known)
     if command.dry_run:
         return json_response(200, _dry_run(context, event, known))
@@ -41,8 +45,9 @@ def _submitted(
 ) -> Submitted:
     """What is to be decided. A message that is known needs no handler any more."""
     config = context.engine.config
-    if known is not None:
-        first = next(context.engine.state.operations[known].ordered_calls())
+    kept = context.engine.state.operations.get(known) if known is not None else None
+    if kept is not None:
+        first = next(kept.ordered_calls())
         terms, timeout_ms = first.terms, first.timeout_ms
     else:
         handler = context.handler(command.handler)
@@ -65,6 +70,7 @@ def _submitted(
         command.max_run_ms or default,
         command.labels,
         config.limits.operations_per_session,
+        config.limits.operations_kept,
     )
 
 

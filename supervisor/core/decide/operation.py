@@ -102,15 +102,25 @@ def submitted(state: State, event: Submitted) -> Decision:
 
 
 def _same_message(state: State, one: OperationId, event: Submitted) -> Decision:
-    known = state.operations.get(one) or state.tombstones[one]
+    known = state.operations.get(one)
+    if known is None:
+        gone = state.tombstones[one]
+        return Decision(refusal=evicted_refusal(gone, event.request_id, event.request_digest))
     if known.request_digest != event.request_digest:
-        return refuse(
-            "RequestConflict",
-            f"request_id {event.request_id!r} belongs to {known.operation_id}, with another body",
-        )
-    if isinstance(known, Tombstone):
-        return refuse("OperationExpired", f"{one} was evicted, and is never run again")
+        return Decision(refusal=_another_body(known, event.request_id))
     return Decision(operation_id=known.operation_id, repeated=True)
+
+
+def evicted_refusal(known: Tombstone, request_id: str, request_digest: str) -> Refusal:
+    """What is answered to the message of an evicted operation: it never runs again."""
+    if known.request_digest != request_digest:
+        return _another_body(known, request_id)
+    return Refusal("OperationExpired", f"{known.operation_id} was evicted, and never runs again")
+
+
+def _another_body(known: Operation | Tombstone, request_id: str) -> Refusal:
+    detail = f"request_id {request_id!r} belongs to {known.operation_id}, with another body"
+    return Refusal("RequestConflict", detail)
 
 
 def cancel_asked(state: State, event: CancelAsked) -> Decision:
