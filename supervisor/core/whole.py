@@ -26,7 +26,10 @@ from supervisor.core.strict import exactly, strict_converter
 VERSION = 1
 
 # Every field of State is one or the other; a test holds this against the class.
-CARRIED = ("epoch", "boot_id", "position", "latest", "accepted", "operations", "tombstones")
+CARRIED = (
+    *("epoch", "boot_id", "position", "latest", "accepted", "forgotten"),
+    *("operations", "tombstones"),
+)
 DERIVED = (
     "messages",
     "calls",
@@ -61,6 +64,7 @@ class Head:
     next_finished: int
     next_interrupted: int
     next_buried: int
+    forgotten: tuple[tuple[SessionId, str, int], ...] = ()
 
 
 @attrs.frozen
@@ -119,6 +123,7 @@ def _head(state: State) -> Head:
         next_finished=state.finished.next,
         next_interrupted=state.interrupted.next,
         next_buried=state.buried.next,
+        forgotten=tuple(sorted((*message, first) for message, first in state.forgotten.items())),
     )
 
 
@@ -173,6 +178,7 @@ def _indexed(head: Head, kept: list[Kept], tombstones: list[Tombstone]) -> State
         position=head.position,
         latest=head.latest,
         accepted=head.accepted,
+        forgotten=Map(((session, message), first) for session, message, first in head.forgotten),
         operations=Map((one.operation_id, one) for one in operations),
         messages=Map(messages),
         calls=Map((call, o.operation_id) for o in operations for call in o.call_order),

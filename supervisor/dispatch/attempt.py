@@ -75,6 +75,8 @@ async def _queued(engine: Engine, call_id: CallId, lent: frozenset[int]) -> None
 
 async def _loaded(engine: Engine, call_id: CallId) -> Handler | None:
     """The call's handler; without one the call leaves the queue, with the reason recorded."""
+    if call_id not in engine.state.calls:
+        return None  # cancelled, and its operation evicted, while it waited
     name = engine.state.call(call_id).terms.handler
     await engine.refresh()
     handler = engine.handlers.get(name)

@@ -48,6 +48,8 @@ async def reconcile(engine: Engine, effect_id: EffectId, by: By) -> Refusal | No
     run = next((d for d in decision.directives if isinstance(d, RunReconciler)), None)
     if run is None:
         return decision.refusal
+    if effect_id not in engine.state.effects:
+        return Refusal("NotFound", f"there is no effect {effect_id}", effect_id=effect_id)
     effect = _effect(engine, effect_id)
     name = engine.state.call(effect.newest.call_id).terms.handler
     await engine.refresh()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.decide.retention import DAY_NS, MOST
+from supervisor.core.errors import Refusal
 from supervisor.core.standing import OperationState
 from supervisor.core.state import State
-from supervisor.core.step import TimePassed
+from supervisor.core.step import ReconcilerAnswered, TimePassed, Withheld
 from tests.core.made import ASK, MS, NEVER, NONE, Core, code, effect, kinds, terms
 from tests.core.test_whole import is_the_fold_everywhere
 
@@ -125,3 +126,17 @@ def test_an_interrupted_one_that_nobody_asks_for_becomes_cancelled():
     assert passed(core).repeated
     assert core.stands(held) is OperationState.UNKNOWN
     is_the_fold_everywhere(core.frames)
+
+
+@pytest.mark.guarantee("R10")
+def test_whoever_was_busy_with_what_is_evicted_meanwhile_is_told_that_it_is_gone():
+    core = Core()
+    call = finished(core, "r0")
+    core.wait(31 * DAY_MS)
+    passed(core)
+    assert call not in core.state.calls
+    before = core.state
+    late = Withheld(core.now, call, Refusal("UnknownHandler", "it is not loaded"))
+    for event in (late, ReconcilerAnswered(core.now, "eff_gone", None)):
+        assert code(core.do(event)) == "NotFound"
+    assert core.state == before

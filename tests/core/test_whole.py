@@ -8,6 +8,7 @@ import attrs
 import orjson
 import pytest
 from hypothesis import given
+from immutables import Map
 
 from supervisor.core import state as state_module
 from supervisor.core.evolve import fold
@@ -106,3 +107,8 @@ def test_what_is_no_whole_is_refused_and_says_why(change, says):
     change(value)
     with pytest.raises(UnknownWhole, match=says):
         state_from(value)
+
+
+def test_messages_whose_records_a_repair_gave_up_stay_refused():
+    state = attrs.evolve(State(), forgotten=Map({("s", "b"): 7, ("s", "a"): 3}))
+    assert state_from(orjson.loads(orjson.dumps(whole(state)))) == state

@@ -34,6 +34,14 @@ from supervisor.core.step import (
     Submitted,
     TimePassed,
     Withheld,
+    refuse,
+)
+
+# What is said of a call that must be there, and of an effect. Others bring ids of their own.
+_OF_CALLS = (Ready, Withheld, Exited, Lost, ProvenDead, Announced, Confirmed)
+_OF_EFFECTS = (
+    *(ReconcileAsked, ReconcilerReady, ReconcilerAnswered, ReconcilerProvenDead),
+    ResolveAsked,
 )
 
 _DECIDERS: dict[type[Input], Callable[[State, Any], Decision]] = {
@@ -60,6 +68,11 @@ _DECIDERS: dict[type[Input], Callable[[State, Any], Decision]] = {
 
 
 def decide(state: State, event: Input) -> Decision:
+    """What follows. Of what was evicted while somebody was busy with it: NotFound."""
+    if isinstance(event, _OF_CALLS) and event.call_id not in state.calls:
+        return refuse("NotFound", f"there is no call {event.call_id}")
+    if isinstance(event, _OF_EFFECTS) and event.effect_id not in state.effects:
+        return refuse("NotFound", f"there is no effect {event.effect_id}")
     return _DECIDERS[type(event)](state, event)
 
 
