@@ -25,6 +25,7 @@ from supervisor import server
 from supervisor.delegated import delegated_cgroup
 from supervisor.dispatch import Engine, Unavailable, visible
 from supervisor.dispatch.attempt import run_call
+from supervisor.housekeeping import housekeep
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Journal, JournalPoisoned
 from supervisor.notify import Notifier
@@ -172,6 +173,7 @@ class Daemon:
             say(f"left by an earlier daemon, and not to be removed: {', '.join(kept)}")
         engine.layers, engine.missing = await _layers(engine)
         nursery.start_soon(watch_survivors, engine)
+        nursery.start_soon(housekeep, engine)
 
     def _poisoned(self, why: JournalPoisoned) -> None:
         say(f"the journal failed, nothing new is started: {why}. {why.fix}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -107,3 +108,13 @@ def load(directory: Path, call_id: str, attempt: int) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     return document
+
+
+def forget(directory: Path, before_s: float) -> None:
+    """Remove what was written before that time (seconds since 1970), and what a crash left half
+    written. Blocks; what cannot be removed stays until the next time."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
+        for one in entries:
+            with contextlib.suppress(OSError):
+                if one.stat(follow_symlinks=False).st_mtime < before_s:
+                    Path(one.path).unlink()

@@ -16,6 +16,7 @@ from supervisor.api.views import operation_view
 from supervisor.api.wire import JSON, PROBLEM, dumps, problem
 from supervisor.core.access import Verb
 from supervisor.core.access import missing_role as core_missing_role
+from supervisor.core.decide.operation import expired
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId, EffectId, OperationId
 from supervisor.core.record import By
@@ -109,15 +110,21 @@ class Context:
         """Found and permitted. Whoever may neither read it nor do that is not told of it."""
         operation = self.engine.state.operations.get(OperationId(operation_id))
         if operation is None or not any(
-            self.may(one, caller, operation) for one in (Verb.READ, verb)
+            self.may(one, caller, operation.by.uid) for one in (Verb.READ, verb)
         ):
+            self._gone(OperationId(operation_id), caller)
             raise Denied(Refusal("NotFound", f"no operation {operation_id}"))
         self.permit(verb, caller, owner=operation.by.uid)
         return operation
 
-    def may(self, verb: Verb, caller: Caller, operation: Operation) -> bool:
-        owns = operation.by.uid == caller.peer.uid
-        return core_missing_role(verb, caller.roles, owns=owns) is None
+    def may(self, verb: Verb, caller: Caller, owner: int) -> bool:
+        return core_missing_role(verb, caller.roles, owns=owner == caller.peer.uid) is None
+
+    def _gone(self, operation_id: OperationId, caller: Caller) -> None:
+        """Whoever could have read an operation is told that it was evicted."""
+        tombstone = self.engine.state.tombstones.get(operation_id)
+        if tombstone is not None and self.may(Verb.READ, caller, tombstone.uid):
+            raise Denied(expired(operation_id))
 
     def driven(self, operation_id: str, caller: Caller) -> Operation:
         """An operation that the caller may move on, its handlers' own lists included."""
@@ -184,7 +191,7 @@ class Context:
         """The operation, unless it was evicted while somebody waited for it."""
         operation = self.engine.state.operations.get(operation_id)
         if operation is None:
-            raise Denied(Refusal("OperationExpired", f"{operation_id} was evicted"))
+            raise Denied(expired(operation_id))
         return operation
 
     async def acted(self, decision: Decision, operation_id: str, wait_ms: int = 0) -> Response:

@@ -115,7 +115,12 @@ def evicted_refusal(known: Tombstone, request_id: str, request_digest: str) -> R
     """What is answered to the message of an evicted operation: it never runs again."""
     if known.request_digest != request_digest:
         return _another_body(known, request_id)
-    return Refusal("OperationExpired", f"{known.operation_id} was evicted, and never runs again")
+    return expired(known.operation_id)
+
+
+def expired(operation_id: OperationId) -> Refusal:
+    """What is said of an evicted operation, for as long as its tombstone stays."""
+    return Refusal("OperationExpired", f"{operation_id} was evicted, and never runs again")
 
 
 def _another_body(known: Operation | Tombstone, request_id: str) -> Refusal:
