@@ -127,6 +127,9 @@ class Pool:
 
         def over() -> None:
             profile.live -= 1
+            if sandbox.lost:
+                # Most likely with its template, whose others only look alive until their turn.
+                self._retire(profile)
             self._changed.set()
 
         sandbox.on_end = over

@@ -212,6 +212,11 @@ class Sandbox:
                 self._over()
             return self._end
 
+    @property
+    def lost(self) -> bool:
+        """Whether its init is known to have been killed, so that nobody saw the end."""
+        return isinstance(self._end, Lost)
+
     def _over(self) -> None:
         if self.on_end is not None:
             over, self.on_end = self.on_end, None

@@ -206,6 +206,20 @@ async def test_a_template_that_was_killed_takes_its_attempts_alone() -> None:
         await other.discard()
 
 
+async def test_a_lost_attempt_makes_its_template_suspect_with_all_that_stood_ready() -> None:
+    # A killed template ends its sandboxes one after the other, and none of the rest shows it yet.
+    async with launched(pool=1, pool_total=4) as launcher:
+        sandbox = await started(launcher, "echo up; sleep 60")
+        await read_line(sandbox.stdout)
+        await filled(launcher, 1)
+        os.kill(sandbox.identity.init_pid, signal.SIGKILL)
+        assert isinstance(await sandbox.leader_exited(), Lost)
+        assert launcher.ready == 0
+        await sandbox.discard()
+        assert await said(launcher, "echo again") == "again"
+        assert launcher.statistics.templates == 2
+
+
 async def test_what_a_lost_launcher_had_ready_is_never_given_out() -> None:
     async with launched(pool=2, pool_total=2) as launcher:
         await said(launcher, "true")
