@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+from supervisor.api.command import Page
 from supervisor.api.routes import ListEffects, ListOperations
 from supervisor.api.views import effect_view, operation_view
+from supervisor.api.wire import time_text
+from supervisor.core.ids import OperationId, SessionId
 from supervisor.core.lineage import needs_of
 from supervisor.core.moment import Moment
 from supervisor.core.standing import operation_state
@@ -66,6 +69,70 @@ def _fits(operation: Operation, command: ListOperations, now: Moment) -> bool:
     ):
         return False
     return command.state is None or operation_state(operation).value in command.state.split(",")
+
+
+# --- sessions ---------------------------------------------------------------------------
+
+
+def session_page(state: State, page: Page, sees: Callable[[int], bool]) -> dict[str, Any]:
+    """A page of created sessions, newest first, without their messages."""
+    newest = sorted(state.sessions.values(), key=lambda s: (-s.at, s.session_id))
+    chosen = [one for one in newest if sees(one.by.uid)]
+    start = page.cursor or 0
+    shown = chosen[start : start + page.limit]
+    more = len(chosen) > start + page.limit
+    return {
+        "items": [_session(state, one.session_id) for one in shown],
+        "next_cursor": str(start + page.limit) if more else None,
+    }
+
+
+def session_view(state: State, session_id: SessionId, page: Page | None = None) -> dict[str, Any]:
+    """A session with a page of its messages, newest first; evicted ones stand behind."""
+    page = page or Page(100, None)
+    start = page.cursor or 0
+    messages = [
+        _message(operation.request_id, operation.operation_id, operation.kind.value, operation)
+        for operation in _newest_first(state)
+        if operation.session_id == session_id
+    ] + [
+        _message(gone.request_id, gone.operation_id, None, None)
+        for gone in sorted(state.tombstones.values(), key=lambda t: -t.at)
+        if gone.session_id == session_id
+    ]
+    more = len(messages) > start + page.limit
+    return {
+        **_session(state, session_id),
+        "messages": messages[start : start + page.limit],
+        "next_cursor": str(start + page.limit) if more else None,
+    }
+
+
+def _session(state: State, session_id: SessionId) -> dict[str, Any]:
+    known = state.sessions.get(session_id)
+    return {
+        "session_id": session_id,
+        "request_id": known.request_id if known is not None else None,
+        "uid": known.by.uid if known is not None else int(session_id.removeprefix("uid:")),
+        "created_at": time_text(known.at) if known is not None else None,
+        "labels": dict(known.labels) if known is not None else {},
+        "unfinished": state.unfinished.get(session_id, 0),
+    }
+
+
+def _message(
+    message_id: str, operation_id: OperationId, kind: str | None, operation: Operation | None
+) -> dict[str, Any]:
+    """One message and its operation; of an evicted one only the names are left."""
+    return {
+        "message_id": message_id,
+        "operation_id": operation_id,
+        "kind": kind,
+        "state": operation_state(operation).value if operation is not None else "expired",
+    }
+
+
+# --- effects ----------------------------------------------------------------------------
 
 
 def effects(state: State, command: ListEffects, visible: Visible, now: Moment) -> dict[str, Any]:

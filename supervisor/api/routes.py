@@ -11,19 +11,15 @@ from typing import Any
 
 import attrs
 
+from supervisor.api import sessions
+from supervisor.api.command import Command, Page, Reader, page_of, query_wait, wait_of
 from supervisor.api.fields import CLIENT_ID, Fields, Invalid, Query, parse_json
-from supervisor.core.checkpoint import canonical_digest
+from supervisor.api.sessions import dispatch_digest
 from supervisor.core.errors import Refusal
 from supervisor.core.record import Result
 
-WAIT_MAX_MS = 60_000
 RESUME_SCHEMA = "effectd-operation-resume-request-v1"
 RECOVERY_SCHEMA = "effectd-operation-recovery-v1"
-
-
-@attrs.frozen
-class Command:
-    """What is asked. `wait_ms` holds the answer until it is final or the time is up."""
 
 
 @attrs.frozen
@@ -52,12 +48,6 @@ class Dispatch(Command):
     labels: Mapping[str, str]
     wait_ms: int
     dry_run: bool = False
-
-
-@attrs.frozen
-class Page:
-    limit: int
-    cursor: int | None
 
 
 @attrs.frozen
@@ -171,27 +161,6 @@ class GetEvents(Command):
 
 # --- readers ------------------------------------------------------------------------------
 
-Reader = Callable[[Sequence[str], Query, Fields], Command]
-
-
-def _wait(fields: Fields) -> int:
-    wait: int = fields.integer("wait_ms", 0, most=WAIT_MAX_MS)
-    return wait
-
-
-def _query_wait(query: Query) -> int:
-    return query.integer("wait_ms", 0, most=WAIT_MAX_MS)
-
-
-def _page(query: Query) -> Page:
-    cursor = query.text("cursor")
-    if cursor is not None and not cursor.isdigit():
-        raise Invalid("query parameter 'cursor' must be a next_cursor as it was given")
-    return Page(
-        query.integer("limit", 100, least=1, most=1_000),
-        int(cursor) if cursor is not None else None,
-    )
-
 
 def _dispatch(_: Sequence[str], __: Query, fields: Fields) -> Command:
     request_id = fields.client_id("request_id")
@@ -200,26 +169,18 @@ def _dispatch(_: Sequence[str], __: Query, fields: Fields) -> Command:
     timeout_ms = fields.integer("timeout_ms", None, least=1)
     max_run_ms = fields.integer("max_run_ms", None, least=1)
     labels = fields.labels("labels")
-    digest = canonical_digest(
-        {
-            "handler": handler,
-            "input": value,
-            "timeout_ms": timeout_ms,
-            "max_run_ms": max_run_ms,
-            "labels": labels,
-        }
-    )
+    digest = dispatch_digest(handler, value, timeout_ms, max_run_ms, labels)
     dry_run = fields.any("dry_run", False)
     if not isinstance(dry_run, bool):
         raise Invalid("'dry_run' must be true or false", "/dry_run")
     return Dispatch(
-        request_id, digest, handler, value, timeout_ms, max_run_ms, labels, _wait(fields), dry_run
+        request_id, digest, handler, value, timeout_ms, max_run_ms, labels, wait_of(fields), dry_run
     )
 
 
 def _list_operations(_: Sequence[str], query: Query, __: Fields) -> Command:
     return ListOperations(
-        _page(query),
+        page_of(query),
         *(query.text(k) for k in ("state", "handler", "session", "request_id", "needs", "since")),
     )
 
@@ -234,12 +195,12 @@ def _resume(path: Sequence[str], _: Query, fields: Fields) -> Command:
         fields.client_id("resume_request_id"),
         fields.integer("checkpoint_revision"),
         fields.text("checkpoint_digest", most=128),
-        _wait(fields),
+        wait_of(fields),
     )
 
 
 def _cancel(path: Sequence[str], _: Query, fields: Fields) -> Command:
-    return Cancel(path[0], fields.text("reason", default="", most=1_000), _wait(fields))
+    return Cancel(path[0], fields.text("reason", default="", most=1_000), wait_of(fields))
 
 
 def _extend(path: Sequence[str], _: Query, fields: Fields) -> Command:
@@ -258,7 +219,7 @@ def _output(path: Sequence[str], query: Query, __: Fields) -> Command:
 
 
 def _list_effects(_: Sequence[str], query: Query, __: Fields) -> Command:
-    return ListEffects(_page(query), *(query.text(k) for k in ("outcome", "needs", "handler")))
+    return ListEffects(page_of(query), *(query.text(k) for k in ("outcome", "needs", "handler")))
 
 
 def _resolve(path: Sequence[str], _: Query, fields: Fields) -> Command:
@@ -276,7 +237,7 @@ def _resolve(path: Sequence[str], _: Query, fields: Fields) -> Command:
 
 
 def _reconcile(path: Sequence[str], _: Query, fields: Fields) -> Command:
-    return Reconcile(path[0], _wait(fields))
+    return Reconcile(path[0], wait_of(fields))
 
 
 def _attest(path: Sequence[str], _: Query, fields: Fields) -> Command:
@@ -296,7 +257,7 @@ def _of_one(command: Callable[[str], Command]) -> Reader:
 
 
 def _waiting(command: Callable[[str, int], Command]) -> Reader:
-    return lambda path, query, _fields: command(path[0], _query_wait(query))
+    return lambda path, query, _fields: command(path[0], query_wait(query))
 
 
 ROUTES: tuple[tuple[str, str, Reader], ...] = (
@@ -304,6 +265,10 @@ ROUTES: tuple[tuple[str, str, Reader], ...] = (
     ("GET", "handlers", _bare(ListHandlers)),
     ("GET", "handlers/*", _of_one(GetHandler)),
     ("POST", "dispatch", _dispatch),
+    ("POST", "sessions", sessions.create),
+    ("GET", "sessions", sessions.listed),
+    ("GET", "sessions/*", sessions.one),
+    ("POST", "sessions/*/messages", sessions.message),
     ("GET", "operations", _list_operations),
     ("GET", "operations/*", _waiting(GetOperation)),
     ("GET", "operations/*/recovery", _of_one(GetRecovery)),

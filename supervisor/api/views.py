@@ -8,7 +8,7 @@ from supervisor.api.ended import error_view
 from supervisor.api.wire import time_text
 from supervisor.core.lineage import age_ms, needs_of
 from supervisor.core.moment import Moment
-from supervisor.core.record import Outcome, Usage
+from supervisor.core.record import Kind, Outcome, Usage
 from supervisor.core.standing import (
     call_result,
     call_state,
@@ -55,7 +55,7 @@ def operation_view(operation: Operation, now: Moment) -> dict[str, Any]:
             effects_unknown(operation, c) for c in operation.ordered_calls() if c.retry_of is None
         ),
     }
-    if len(operation.call_order) == 1 or operation.kind.value == "dispatch":
+    if operation.kind is Kind.DISPATCH:
         newest = operation.newest(operation.calls[operation.call_order[0]])
         view["call"] = call_view(operation, newest, now)
     return view

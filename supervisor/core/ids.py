@@ -27,3 +27,8 @@ class AttemptKey:
 def default_session(uid: int) -> SessionId:
     """A dispatch's request_id is its message id in this session of the caller's."""
     return SessionId(f"uid:{uid}")
+
+
+def is_default_session(session_id: SessionId) -> bool:
+    """Whether it is somebody's default session: it is there without being created."""
+    return session_id.startswith("uid:")

@@ -268,6 +268,22 @@ class Tombstone:
 
 
 @attrs.frozen
+class Session:
+    """A client's container for its operations."""
+
+    session_id: SessionId
+    request_id: str
+    by: By
+    at: int
+    labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
+
+    @property
+    def request(self) -> tuple[int, str]:
+        """Whose request made it, and which: the same one again makes no other."""
+        return (self.by.uid, self.request_id)
+
+
+@attrs.frozen
 class State:
     """The fold of everything queued; nothing else is ever consulted."""
 
@@ -277,6 +293,7 @@ class State:
     # The latest wall time that any record carries.
     latest: int = 0
     accepted: int = 0
+    sessions: Map[SessionId, Session] = attrs.field(factory=Map[SessionId, Session])
     operations: Map[OperationId, Operation] = attrs.field(factory=Map[OperationId, Operation])
     messages: Map[tuple[SessionId, str], OperationId] = attrs.field(
         factory=Map[tuple[SessionId, str], OperationId]

@@ -47,22 +47,42 @@ class Restarted(Input):
 
 
 @attrs.frozen
-class Submitted(Input):
-    """A client asks for one call as one operation; ids are made by the shell beforehand."""
+class SessionAsked(Input):
+    """A client asks for a container of its operations; `session_id` is made by the shell."""
+
+    session_id: SessionId
+    request_id: str
+    by: By
+    labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    sessions_max: int = 1_000
+
+
+@attrs.frozen(kw_only=True)
+class Message(Input):
+    """A client asks for one operation, under an id that names it for ever in its session.
+
+    Our ids are made by the shell beforehand.
+    """
 
     operation_id: OperationId
-    call_id: CallId
     session_id: SessionId
     request_id: str
     request_digest: str
     by: By
-    terms: Terms
-    input: Any
-    timeout_ms: int
     max_run_ms: int
     labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
     operations_max: int = 10_000
     operations_kept: int = 200_000
+
+
+@attrs.frozen(kw_only=True)
+class Submitted(Message):
+    """One call as one operation: a dispatch."""
+
+    call_id: CallId
+    terms: Terms
+    input: Any
+    timeout_ms: int
 
 
 @attrs.frozen
@@ -310,6 +330,7 @@ class Decision:
     refusal: Refusal | None = None
     outcome: bool = False
     operation_id: OperationId | None = None
+    session_id: SessionId | None = None
     repeated: bool = False
 
 

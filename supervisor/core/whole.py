@@ -1,9 +1,9 @@
 """The whole fold as JSON types, and back: fold(all) is fold(state_from(whole(prefix)), rest).
 
 A whole is a list of parts, so that it can be made and written a slice at a time while the
-state moves on (a `State` never changes): a head; then every operation in the order of
-acceptance; then every tombstone, oldest first. What can be found in those is not in it
-a second time: indexes are made again, by the rules that made them.
+state moves on (a `State` never changes): a head; then every session, oldest first; every
+operation in the order of acceptance; every tombstone, oldest first. What can be found in those
+is not in it a second time: indexes are made again, by the rules that made them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from supervisor.core.errors import SupervisorError
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId, SessionId
 from supervisor.core.line import line_of
 from supervisor.core.standing import Waits, waits_for
-from supervisor.core.state import Operation, Said, State, Tombstone
+from supervisor.core.state import Operation, Said, Session, State, Tombstone
 from supervisor.core.strict import exactly, strict_converter
 
 VERSION = 1
@@ -28,7 +28,7 @@ VERSION = 1
 # Every field of State is one or the other; a test holds this against the class.
 CARRIED = (
     *("epoch", "boot_id", "position", "latest", "accepted", "forgotten"),
-    *("operations", "tombstones"),
+    *("sessions", "operations", "tombstones"),
 )
 DERIVED = (
     "messages",
@@ -64,6 +64,7 @@ class Head:
     next_finished: int
     next_interrupted: int
     next_buried: int
+    sessions: int = 0
     forgotten: tuple[tuple[SessionId, str, int], ...] = ()
 
 
@@ -76,7 +77,7 @@ class Kept:
 
 
 _CONVERTER = strict_converter()
-_Part = TypeVar("_Part", Head, Kept, Tombstone)
+_Part = TypeVar("_Part", Head, Session, Kept, Tombstone)
 
 
 def _out_of(cls: type[Any]) -> Any:
@@ -89,8 +90,8 @@ def _in_of(cls: type[Any]) -> Any:
     )
 
 
-_OUT = {cls: _out_of(cls) for cls in (Head, Kept, Tombstone)}
-_IN = {cls: _in_of(cls) for cls in (Head, Kept, Tombstone)}
+_OUT = {cls: _out_of(cls) for cls in (Head, Session, Kept, Tombstone)}
+_IN = {cls: _in_of(cls) for cls in (Head, Session, Kept, Tombstone)}
 
 
 def whole(state: State) -> list[Any]:
@@ -101,6 +102,8 @@ def whole(state: State) -> list[Any]:
 def parts(state: State) -> Iterator[Any]:
     """The parts, made one at a time. Equal states give equal parts, in any process."""
     yield _OUT[Head](_head(state))
+    for session in sorted(state.sessions.values(), key=attrgetter("at", "session_id")):
+        yield _OUT[Session](session)
     lines = (state.finished.places, state.interrupted.places)
     for operation in sorted(state.operations.values(), key=attrgetter("serial")):
         one = operation.operation_id
@@ -123,6 +126,7 @@ def _head(state: State) -> Head:
         next_finished=state.finished.next,
         next_interrupted=state.interrupted.next,
         next_buried=state.buried.next,
+        sessions=len(state.sessions),
         forgotten=tuple(sorted((*message, first) for message, first in state.forgotten.items())),
     )
 
@@ -131,6 +135,7 @@ def state_from(values: Iterable[Any]) -> State:
     """The state whose parts these are, as JSON gives them back. Raises UnknownWhole."""
     given = iter(values)
     head = _head_from(next(given, None))
+    sessions = [_part(Session, next(given, None)) for _ in range(head.sessions)]
     kept = [_part(Kept, next(given, None)) for _ in range(head.operations)]
     tombstones = [_part(Tombstone, next(given, None)) for _ in range(head.tombstones)]
     if next(given, None) is not None:
@@ -138,7 +143,10 @@ def state_from(values: Iterable[Any]) -> State:
     state = _indexed(head, kept, tombstones)
     if (len(state.operations), len(state.tombstones)) != (len(kept), len(tombstones)):
         raise UnknownWhole("an operation or a tombstone is in it twice")
-    return state
+    by_id = Map((one.session_id, one) for one in sessions)
+    if len(by_id) != len(sessions):
+        raise UnknownWhole("a session is in it twice")
+    return attrs.evolve(state, sessions=by_id)
 
 
 def _head_from(value: Any) -> Head:

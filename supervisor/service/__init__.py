@@ -11,17 +11,23 @@ from typing import Any
 
 from config.access import roles
 from supervisor.api import routes
+from supervisor.api import sessions as asked
+from supervisor.api.command import Command
 from supervisor.core.errors import Refusal
 from supervisor.dispatch import Engine, Unavailable
 from supervisor.server import Peer, Request, Response
-from supervisor.service import calls, effects, events, operations, overview, submit
+from supervisor.service import calls, effects, events, operations, overview, sessions, submit
 from supervisor.service.context import Caller, Context, Denied, Lacking, problem_response
 
-_ANSWERS: Mapping[type[routes.Command], Callable[[Context, Any, Caller], Awaitable[Response]]] = {
+_ANSWERS: Mapping[type[Command], Callable[[Context, Any, Caller], Awaitable[Response]]] = {
     routes.GetStatus: overview.get_status,
     routes.ListHandlers: overview.list_handlers,
     routes.GetHandler: overview.get_handler,
     routes.Dispatch: submit.dispatch,
+    asked.CreateSession: sessions.create,
+    asked.ListSessions: sessions.list_sessions,
+    asked.GetSession: sessions.get_session,
+    asked.SendMessage: submit.send,
     routes.ListOperations: operations.list_operations,
     routes.GetOperation: operations.get_operation,
     routes.GetRecovery: operations.get_recovery,

@@ -16,9 +16,9 @@ from supervisor.api.views import operation_view
 from supervisor.api.wire import JSON, PROBLEM, dumps, problem
 from supervisor.core.access import Verb
 from supervisor.core.access import missing_role as core_missing_role
-from supervisor.core.decide.operation import expired
+from supervisor.core.decide.message import expired
 from supervisor.core.errors import Refusal
-from supervisor.core.ids import CallId, EffectId, OperationId
+from supervisor.core.ids import CallId, EffectId, OperationId, SessionId, default_session
 from supervisor.core.record import By
 from supervisor.core.standing import FINAL, operation_state
 from supervisor.core.state import Call, Effect, Operation
@@ -126,6 +126,17 @@ class Context:
         if tombstone is not None and self.may(Verb.READ, caller, tombstone.uid):
             raise Denied(expired(operation_id))
 
+    def session(self, session_id: str, caller: Caller, verb: Verb) -> SessionId:
+        """Found and permitted, as `operation`. Everybody has a default session."""
+        one = SessionId(session_id)
+        known = self.engine.state.sessions.get(one)
+        own = one == default_session(caller.peer.uid)
+        owner = known.by.uid if known is not None else caller.peer.uid if own else None
+        if owner is None or (owner != caller.peer.uid and not self.sees(caller)(owner)):
+            raise Denied(Refusal("NotFound", f"no session {session_id}"))
+        self.permit(verb, caller, owner=owner)
+        return one
+
     def driven(self, operation_id: str, caller: Caller) -> Operation:
         """An operation that the caller may move on, its handlers' own lists included."""
         operation = self.operation(operation_id, caller, Verb.DRIVE)
@@ -151,9 +162,14 @@ class Context:
         operation = self.operation(operation_id, caller, verb)
         return operation, operation.effects[EffectId(effect_id)]
 
-    def visible(self, caller: Caller) -> Callable[[Operation], bool]:
+    def sees(self, caller: Caller) -> Callable[[int], bool]:
+        """Whether the caller may read what belongs to a uid."""
         everything = core_missing_role(Verb.READ, caller.roles, owns=False) is None
-        return lambda operation: everything or operation.by.uid == caller.peer.uid
+        return lambda uid: everything or uid == caller.peer.uid
+
+    def visible(self, caller: Caller) -> Callable[[Operation], bool]:
+        sees = self.sees(caller)
+        return lambda operation: sees(operation.by.uid)
 
     def handler(self, name: str) -> Handler:
         handler = self.engine.handlers.get(name)

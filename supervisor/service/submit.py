@@ -1,18 +1,17 @@
-"""Dispatch: what a client asks for, checked before anything is decided."""
+"""Messages: what a client asks for, checked before anything is decided."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from config.load import Handler
-from supervisor.api import routes
+from supervisor.api import routes, sessions
 from supervisor.core.access import Verb
-from supervisor.core.decide.operation import evicted_refusal
+from supervisor.core.decide.message import evicted_refusal
 from supervisor.core.errors import Refusal
-from supervisor.core.ids import CallId, OperationId, default_session
-from supervisor.core.step import (
-    Submitted,
-)
+from supervisor.core.ids import CallId, OperationId, SessionId, default_session
+from supervisor.core.state import Operation
+from supervisor.core.step import Message, Submitted
 from supervisor.dispatch.command import terms_of
 from supervisor.dispatch.engine import new_id
 from supervisor.server import Response
@@ -20,57 +19,85 @@ from supervisor.service.context import Caller, Context, Denied, json_response, p
 
 
 async def dispatch(context: Context, command: routes.Dispatch, caller: Caller) -> Response:
-    engine = context.engine
-    session = default_session(caller.peer.uid)
+    """One call in the caller's default session."""
     context.permit(Verb.CREATE, caller, owner=None)
-    known = engine.state.messages.get((session, command.request_id))
-    if known is None and engine.draining:
-        raise Denied(Refusal("Draining", "the daemon is stopping"))
-    evicted = engine.state.tombstones.get(known) if known is not None else None
-    if evicted is not None:
-        raise Denied(evicted_refusal(evicted, command.request_id, command.request_digest))
-    event = _submitted(context, command, caller, known)
+    session = default_session(caller.peer.uid)
+    work = sessions.CallWork(command.handler, command.input, command.timeout_ms)
+    known = _known(context, session, command.request_id, command.request_digest)
+    event = _submitted(context, command, work, session, command.request_id, caller, known)
     if command.dry_run:
         return json_response(200, _dry_run(context, event, known))
-    await engine.make_room()
-    decision = await engine.commit(event, caller.lent)
+    return await _decided(context, event, caller, command.wait_ms)
+
+
+async def send(context: Context, command: sessions.SendMessage, caller: Caller) -> Response:
+    """A message in a session of the caller's."""
+    session = context.session(command.session_id, caller, Verb.DRIVE)
+    known = _known(context, session, command.message_id, command.request_digest)
+    event = _submitted(context, command, command.work, session, command.message_id, caller, known)
+    return await _decided(context, event, caller, command.wait_ms)
+
+
+def _known(
+    context: Context, session: SessionId, request_id: str, request_digest: str
+) -> Operation | None:
+    """The operation that this message named before. Raises Denied for one that is evicted, and
+    for a new one while the daemon stops."""
+    state = context.engine.state
+    one = state.messages.get((session, request_id))
+    if one is None and context.engine.draining:
+        raise Denied(Refusal("Draining", "the daemon is stopping"))
+    evicted = state.tombstones.get(one) if one is not None else None
+    if evicted is not None:
+        raise Denied(evicted_refusal(evicted, request_id, request_digest))
+    return state.operations.get(one) if one is not None else None
+
+
+async def _decided(context: Context, event: Message, caller: Caller, wait_ms: int) -> Response:
+    await context.engine.make_room()
+    decision = await context.engine.commit(event, caller.lent)
     if decision.refusal is not None:
         return problem_response(decision.refusal)
     assert decision.operation_id is not None
-    return await context.acted(decision, decision.operation_id, command.wait_ms)
+    return await context.acted(decision, decision.operation_id, wait_ms)
 
 
-def _submitted(
-    context: Context, command: routes.Dispatch, caller: Caller, known: OperationId | None
+def _submitted(  # where it comes from, and whose it is
+    context: Context,
+    command: routes.Dispatch | sessions.SendMessage,
+    work: sessions.CallWork,
+    session: SessionId,
+    request_id: str,
+    caller: Caller,
+    known: Operation | None,
 ) -> Submitted:
     """What is to be decided. A message that is known needs no handler any more."""
     config = context.engine.config
-    kept = context.engine.state.operations.get(known) if known is not None else None
-    if kept is not None:
-        first = next(kept.ordered_calls())
+    if known is not None and known.call_order:
+        first = next(known.ordered_calls())
         terms, timeout_ms = first.terms, first.timeout_ms
     else:
-        handler = context.handler(command.handler)
+        handler = context.handler(work.handler)
         context.permit_handler(handler, caller)
-        _check_input(handler, command.input)
+        _check_input(handler, work.input)
         terms = terms_of(handler)
-        timeout_ms = _timeout(handler, command.timeout_ms)
+        timeout_ms = _timeout(handler, work.timeout_ms)
     default = max(config.default_max_run_ms, 2 * timeout_ms + config.budget_margin_ms + 1)
     return Submitted(
-        context.engine.now(),
-        OperationId(new_id("op_")),
-        CallId(new_id("call_")),
-        default_session(caller.peer.uid),
-        command.request_id,
-        command.request_digest,
-        caller.by,
-        terms,
-        command.input,
-        timeout_ms,
-        command.max_run_ms or default,
-        command.labels,
-        config.limits.operations_per_session,
-        config.limits.operations_kept,
+        now=context.engine.now(),
+        operation_id=OperationId(new_id("op_")),
+        session_id=session,
+        request_id=request_id,
+        request_digest=command.request_digest,
+        by=caller.by,
+        max_run_ms=command.max_run_ms or default,
+        labels=command.labels,
+        operations_max=config.limits.operations_per_session,
+        operations_kept=config.limits.operations_kept,
+        call_id=CallId(new_id("call_")),
+        terms=terms,
+        input=work.input,
+        timeout_ms=timeout_ms,
     )
 
 
@@ -93,10 +120,10 @@ def _check_input(handler: Handler, value: Any) -> None:
         raise Denied(Refusal("InvalidInput", fault.message, pointer=f"/input{fault.pointer}"))
 
 
-def _dry_run(context: Context, event: Submitted, known: OperationId | None) -> dict[str, Any]:
+def _dry_run(context: Context, event: Submitted, known: Operation | None) -> dict[str, Any]:
     return {
         "dry_run": True,
-        "same_as": known,
+        "same_as": known.operation_id if known is not None else None,
         "handler": event.terms.handler,
         "digest": event.terms.digest,
         "timeout_ms": event.timeout_ms,

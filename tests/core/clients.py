@@ -16,9 +16,13 @@ from supervisor.core.step import (
     Decision,
     ExtendAsked,
     ResumeAsked,
+    SessionAsked,
     Submitted,
 )
 from tests.core.table import BY, Table
+
+
+DEFAULT = SessionId("uid:1000")
 
 
 class Clients(Table):
@@ -28,21 +32,31 @@ class Clients(Table):
         new = left < 2 or rng.random() < 0.1
         request_id = f"r{made if new else rng.randrange(made)}"
         max_run_ms = rng.choice([10_001, 20_001, 45_000, 200_000, 200_000])
-        self.submit(self.message(rng.choice(self.terms), request_id, max_run_ms))
+        session_id = rng.choice([DEFAULT, *sorted(self.state.sessions)])
+        self.submit(self.message(rng.choice(self.terms), request_id, max_run_ms, session_id))
 
-    def message(self, terms: Terms, request_id: str, max_run_ms: int) -> Submitted:
+    def step_create_session(self, rng: random.Random) -> None:
+        name = f"s{rng.randrange(4)}"
+        event = SessionAsked(
+            self.now, SessionId(self.host.name("ses")), name, BY, {}, sessions_max=2
+        )
+        self.host.commit(event)
+
+    def message(
+        self, terms: Terms, request_id: str, max_run_ms: int, session_id: SessionId = DEFAULT
+    ) -> Submitted:
         return Submitted(
-            self.now,
-            OperationId(self.host.name("op")),
-            CallId(self.host.name("call")),
-            SessionId("uid:1000"),
-            request_id,
-            canonical_digest([terms.handler]),
-            BY,
-            terms,
-            None,
-            terms.timeout_ms,
-            max_run_ms,
+            now=self.now,
+            operation_id=OperationId(self.host.name("op")),
+            call_id=CallId(self.host.name("call")),
+            session_id=session_id,
+            request_id=request_id,
+            request_digest=canonical_digest([terms.handler]),
+            by=BY,
+            terms=terms,
+            input=None,
+            timeout_ms=terms.timeout_ms,
+            max_run_ms=max_run_ms,
             operations_max=4,
         )
 

@@ -61,6 +61,7 @@ STEPS: dict[str, Callable[[Machine, random.Random], None]] = {
 # How often each happens: what leads deep is likely, what ends everything is not.
 WEIGHTS = {
     "submit": 4,
+    "create_session": 0.3,
     "sync": 6,
     "ready": 14,
     "announce": 16,
@@ -73,12 +74,12 @@ WEIGHTS = {
     "reconcile": 8,
     "reconciler_ready": 8,
     "reconciler_answer": 5,
-    "asker_dies": 4,
+    "asker_dies": 8,
     "resolve": 3,
     "wait": 5,
     "die": 6,
     "crash": 2,
-    "crash_while_asking": 2,
+    "crash_while_asking": 3,
     "lose": 3,
     "jump": 2,
     "cancel": 0.7,

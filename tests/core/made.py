@@ -158,17 +158,17 @@ class Core:
     def submitted(self, of: Terms, request_id: str = "r1", **members: Any) -> Submitted:
         value = members.pop("input", {"amount": 3})
         return Submitted(
-            self.now,
-            OperationId(self.name("op")),
-            CallId(self.name("call")),
-            SessionId(members.pop("session_id", "uid:1000")),
-            request_id,
-            canonical_digest([of.handler, value]),
-            CLIENT,
-            of,
-            value,
-            of.timeout_ms,
-            members.pop("max_run_ms", 600_000),
+            now=self.now,
+            operation_id=OperationId(self.name("op")),
+            call_id=CallId(self.name("call")),
+            session_id=SessionId(members.pop("session_id", "uid:1000")),
+            request_id=request_id,
+            request_digest=canonical_digest([of.handler, value]),
+            by=CLIENT,
+            terms=of,
+            input=value,
+            timeout_ms=of.timeout_ms,
+            max_run_ms=members.pop("max_run_ms", 600_000),
             **members,
         )
 

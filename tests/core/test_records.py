@@ -49,6 +49,7 @@ FORMAT = {
     "reconciler_ended": "at operation_id effect_id applied settles result detail",
     "reconciler_started": "at operation_id effect_id revision by identity mono",
     "resume_accepted": "at operation_id resume_request_id revision digest by",
+    "session_created": "at session_id request_id by labels",
     "tombstone_expired": "at operation_id",
 }
 

@@ -19,6 +19,7 @@ from supervisor.core import contract, lineage, standing
 from supervisor.core.budget import Budget
 from supervisor.core.decide import attempt as decide_attempt
 from supervisor.core.decide import effect as decide_effect
+from supervisor.core.decide import message as decide_message
 from supervisor.core.decide import operation as decide_operation
 from supervisor.core.decide import settle as decide_settle
 from supervisor.core.evolve import attempt as evolve_attempt
@@ -168,7 +169,7 @@ EDITS: dict[str, list[Edit | Cell]] = {
         Edit(Budget.settle, "min(active_ms, reservation_ms)", "reservation_ms")
     ],
     "the same message is accepted again": [
-        Edit(decide_operation.submitted, "known is not None", "False")
+        Edit(decide_message.begin, "known is not None", "False")
     ],
     "a reconciler asks beside a live relaunch": [
         Edit(decide_settle._reconcile_refusal, "relaunched(operation, effect) or ", "")

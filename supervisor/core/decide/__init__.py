@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from supervisor.core.decide import attempt, effect, operation, retention, settle
+from supervisor.core.decide import attempt, effect, message, operation, retention, settle
 from supervisor.core.state import State
 from supervisor.core.step import (
     Announced,
@@ -31,6 +31,7 @@ from supervisor.core.step import (
     ResolveAsked,
     Restarted,
     ResumeAsked,
+    SessionAsked,
     Submitted,
     TimePassed,
     Withheld,
@@ -46,7 +47,8 @@ _OF_EFFECTS = (
 
 _DECIDERS: dict[type[Input], Callable[[State, Any], Decision]] = {
     Restarted: operation.restarted,
-    Submitted: operation.submitted,
+    SessionAsked: message.session_asked,
+    Submitted: message.submitted,
     CancelAsked: operation.cancel_asked,
     ResumeAsked: operation.resume_asked,
     ExtendAsked: operation.extend_asked,

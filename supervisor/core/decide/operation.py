@@ -1,4 +1,4 @@
-"""Decisions about an operation as a whole: accept, cancel, resume, extend."""
+"""Decisions about an operation as a whole: cancel, resume, extend."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ from supervisor.core.record import (
     DaemonStarted,
     DispatchRefusedBudgetExceeded,
     Kind,
-    OperationAccepted,
-    OperationEvicted,
     Record,
     ResumeAccepted,
 )
 from supervisor.core.standing import TERMINAL, OperationState, operation_state
-from supervisor.core.state import Operation, State, Tombstone
+from supervisor.core.state import Operation, State
 from supervisor.core.step import (
     ArtifactsAsked,
     CancelAsked,
@@ -34,7 +32,6 @@ from supervisor.core.step import (
     Launch,
     Restarted,
     ResumeAsked,
-    Submitted,
     refuse,
 )
 
@@ -51,81 +48,6 @@ def restarted(_state: State, event: Restarted) -> Decision:
         rollback=event.rollback,
     )
     return Decision((started,), outcome=True)
-
-
-def submitted(state: State, event: Submitted) -> Decision:
-    known = state.messages.get((event.session_id, event.request_id))
-    if known is not None:
-        return _same_message(state, known, event)
-    lost = state.forgotten.get((event.session_id, event.request_id))
-    if lost is not None:
-        return refuse(
-            "EffectOutcomeUnknown",
-            f"request_id {event.request_id!r} was accepted, and the journal lost what it did "
-            f"(from position {lost})",
-            fix="Look at the provider; ask with another request_id for what is really missing.",
-        )
-    unfinished = state.unfinished.get(event.session_id, 0)
-    if unfinished >= event.operations_max:
-        return refuse(
-            "LimitExceeded",
-            f"{unfinished} unfinished operations in this session (operations_per_session)",
-        )
-    evicted: tuple[Record, ...] = ()
-    if len(state.operations) >= event.operations_kept:
-        if state.finished.oldest is None:
-            detail = f"{len(state.operations)} operations, none of which may go (operations_kept)"
-            return refuse("LimitExceeded", detail)
-        evicted = (OperationEvicted(event.now.wall, state.finished.oldest),)
-    accepted = OperationAccepted(
-        at=event.now.wall,
-        operation_id=event.operation_id,
-        kind=Kind.DISPATCH,
-        session_id=event.session_id,
-        request_id=event.request_id,
-        request_digest=event.request_digest,
-        by=event.by,
-        max_run_ms=event.max_run_ms,
-        labels=event.labels,
-    )
-    call = CallAccepted(
-        at=event.now.wall,
-        operation_id=event.operation_id,
-        call_id=event.call_id,
-        terms=event.terms,
-        input=event.input,
-        timeout_ms=event.timeout_ms,
-        by=event.by,
-    )
-    launch = Launch(event.call_id)
-    return Decision((*evicted, accepted, call), (launch,), operation_id=event.operation_id)
-
-
-def _same_message(state: State, one: OperationId, event: Submitted) -> Decision:
-    known = state.operations.get(one)
-    if known is None:
-        gone = state.tombstones[one]
-        return Decision(refusal=evicted_refusal(gone, event.request_id, event.request_digest))
-    if known.request_digest != event.request_digest:
-        return Decision(refusal=_another_body(known, event.request_id))
-    return Decision(operation_id=known.operation_id, repeated=True)
-
-
-def evicted_refusal(known: Tombstone, request_id: str, request_digest: str) -> Refusal:
-    """What is answered to the message of an evicted operation: it never runs again."""
-    if known.request_digest != request_digest:
-        return _another_body(known, request_id)
-    return expired(known.operation_id)
-
-
-def expired(operation_id: OperationId) -> Refusal:
-    """What is said of an evicted operation, for as long as its tombstone stays."""
-    return Refusal("OperationExpired", f"{operation_id} was evicted, and never runs again")
-
-
-def _another_body(known: Operation | Tombstone, request_id: str) -> Refusal:
-    detail = f"request_id {request_id!r} belongs to {known.operation_id}, with another body"
-    return Refusal("RequestConflict", detail)
 
 
 def cancel_asked(state: State, event: CancelAsked) -> Decision:

@@ -47,6 +47,7 @@ from supervisor.core.record import (
     ReconcilerStarted,
     Record,
     ResumeAccepted,
+    SessionCreated,
     TombstoneExpired,
 )
 from supervisor.core.standing import TERMINAL, operation_state
@@ -101,6 +102,8 @@ def evolve(state: State, record: Record) -> State:
             return epoch.daemon_started(state, record)
         case JournalRepaired():
             return epoch.journal_repaired(state, record)
+        case SessionCreated():
+            return operation.session_created(state, record)
         case OperationAccepted():
             return operation.accepted(state, record)
         case TombstoneExpired():

@@ -1,4 +1,4 @@
-"""Operations: accepted, and what was asked about them since."""
+"""Sessions and operations: accepted, and what was asked about them since."""
 
 from __future__ import annotations
 
@@ -13,8 +13,16 @@ from supervisor.core.record import (
     CancelRequested,
     OperationAccepted,
     ResumeAccepted,
+    SessionCreated,
 )
-from supervisor.core.state import Operation, State
+from supervisor.core.state import Operation, Session, State
+
+
+def session_created(state: State, record: SessionCreated) -> State:
+    if record.session_id in state.sessions:
+        raise IllegalTransition(f"created twice: {record}")
+    session = Session(record.session_id, record.request_id, record.by, record.at, record.labels)
+    return attrs.evolve(state, sessions=state.sessions.set(record.session_id, session))
 
 
 def accepted(state: State, record: OperationAccepted) -> State:

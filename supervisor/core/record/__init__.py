@@ -40,6 +40,7 @@ from supervisor.core.record.facts import (
     ReconcilerStarted,
     Record,
     ResumeAccepted,
+    SessionCreated,
     TombstoneExpired,
 )
 from supervisor.core.record.values import (
@@ -99,6 +100,7 @@ __all__ = [
     "Relaunch",
     "Result",
     "ResumeAccepted",
+    "SessionCreated",
     "Settler",
     "Terms",
     "TombstoneExpired",

@@ -64,6 +64,16 @@ class JournalRepaired(Record):
 
 
 @attrs.frozen
+class SessionCreated(Record):
+    """A client made a container for its operations; `request_id` names this for its user."""
+
+    session_id: SessionId
+    request_id: str
+    by: By
+    labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
+
+
+@attrs.frozen
 class OperationRecord(Record):
     operation_id: OperationId
 
@@ -335,6 +345,7 @@ KINDS: Mapping[str, type[Record]] = {
     for cls in (
         DaemonStarted,
         JournalRepaired,
+        SessionCreated,
         OperationAccepted,
         CallAccepted,
         CallRefused,

@@ -1,0 +1,107 @@
+"""Sessions and their messages: what is asked, and how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from supervisor.api.command import Command, Page, page_of, wait_of
+from supervisor.api.fields import Fields, Invalid, Query
+from supervisor.core.checkpoint import canonical_digest
+
+WORK = ("call", "program", "open")
+
+
+@attrs.frozen
+class CreateSession(Command):
+    request_id: str | None
+    labels: Mapping[str, str]
+
+
+@attrs.frozen
+class ListSessions(Command):
+    page: Page
+
+
+@attrs.frozen
+class GetSession(Command):
+    session_id: str
+    page: Page
+
+
+@attrs.frozen
+class CallWork:
+    """One call as the whole operation."""
+
+    handler: str
+    input: Any
+    timeout_ms: int | None
+
+
+@attrs.frozen
+class SendMessage(Command):
+    session_id: str
+    message_id: str
+    request_digest: str
+    work: CallWork
+    max_run_ms: int
+    labels: Mapping[str, str]
+    wait_ms: int
+
+
+def create(_: Sequence[str], __: Query, fields: Fields) -> Command:
+    request_id = fields.client_id("request_id") if fields.has("request_id") else None
+    return CreateSession(request_id, fields.labels("labels"))
+
+
+def listed(_: Sequence[str], query: Query, __: Fields) -> Command:
+    return ListSessions(page_of(query))
+
+
+def one(path: Sequence[str], query: Query, _: Fields) -> Command:
+    return GetSession(path[0], page_of(query))
+
+
+def dispatch_digest(
+    handler: str,
+    value: Any,
+    timeout_ms: int | None,
+    max_run_ms: int | None,
+    labels: Mapping[str, str],
+) -> str:
+    """Of one call as an operation: the same by whichever route it comes."""
+    return canonical_digest(
+        {
+            "handler": handler,
+            "input": value,
+            "timeout_ms": timeout_ms,
+            "max_run_ms": max_run_ms,
+            "labels": labels,
+        }
+    )
+
+
+def message(path: Sequence[str], _: Query, fields: Fields) -> Command:
+    message_id = fields.client_id("message_id")
+    max_run_ms = fields.integer("max_run_ms", least=1)
+    labels = fields.labels("labels")
+    given = [kind for kind in WORK if fields.has(kind)]
+    if len(given) != 1:
+        raise Invalid(f"one of {', '.join(map(repr, WORK))} must be given, and no other")
+    if given != ["call"]:
+        raise Invalid(f"{given[0]!r} is not known to this version", f"/{given[0]}")
+    work = _call(Fields(fields.any("call"), "/call"))
+    digest = dispatch_digest(work.handler, work.input, work.timeout_ms, max_run_ms, labels)
+    return SendMessage(path[0], message_id, digest, work, max_run_ms, labels, wait_of(fields))
+
+
+def _call(fields: Fields) -> CallWork:
+    work = CallWork(
+        fields.text("handler", most=64),
+        fields.any("input"),
+        fields.integer("timeout_ms", None, least=1),
+    )
+    fields.done()
+    return work
