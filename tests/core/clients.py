@@ -21,7 +21,6 @@ from supervisor.core.step import (
 )
 from tests.core.table import BY, Table
 
-
 DEFAULT = SessionId("uid:1000")
 
 
