@@ -26,6 +26,7 @@ from supervisor.delegated import delegated_cgroup
 from supervisor.dispatch import Engine, Unavailable, visible
 from supervisor.dispatch.attempt import run_call
 from supervisor.housekeeping import housekeep
+from supervisor.journal import durably
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Journal, JournalPoisoned
 from supervisor.notify import Notifier
@@ -102,7 +103,7 @@ def _make_directories(config: Config) -> None:
         wanted.append(("handlers_dir", config.handlers_dir))
     for key, directory in wanted:
         try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            durably.make_directory(directory)
         except OSError as error:
             fix = "create it for the daemon's user, or name another one"
             raise CannotStart(f"{key} {directory}: {error.strerror}: {fix}") from error

@@ -7,6 +7,7 @@ library only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -22,12 +23,19 @@ def sync(path: Path) -> None:
         os.close(fd)
 
 
-def make_directory(path: Path) -> None:
-    """Made private, with its parents, and durable by name; nothing when it is there."""
+def make_directory(path: Path, *, parents: bool = True) -> None:
+    """There on return, private when it is new, with its parents if wanted, and durable by name.
+
+    One that is there already may have been made by somebody who ended before its name was
+    durable; only what is above may be another's, whose directory this one may not open.
+    """
     missing = [one for one in (path, *path.parents) if not one.exists()]
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, parents=parents, exist_ok=True)
     for one in missing:
         sync(one.parent)
+    if not missing:
+        with contextlib.suppress(PermissionError):
+            sync(path.parent)
 
 
 def replace(file: Path, content: bytes) -> None:

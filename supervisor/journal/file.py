@@ -13,6 +13,8 @@ import mmap
 import os
 from pathlib import Path
 
+from supervisor.journal import durably
+
 _CHUNK = 4 << 20
 
 
@@ -20,14 +22,9 @@ class Os:
     """The real system. Every method raises OSError and retries nothing (but EINTR)."""
 
     def open_directory(self, path: Path, *, create: bool) -> int:
-        """Made private and durable in its parent when it is not there yet."""
-        if create and not path.is_dir():
-            path.mkdir(mode=0o700)
-            parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(parent)
-            finally:
-                os.close(parent)
+        """With `create` made private when it is not there yet, and durable in its parent."""
+        if create:
+            durably.make_directory(path, parents=False)
         return os.open(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def lock(self, fd: int) -> None:

@@ -211,6 +211,26 @@ def test_reading_the_disk_gives_what_was_written_whatever_the_size(tmp_path):
         os.close(directory)
 
 
+@pytest.mark.guarantee("J1")
+@pytest.mark.parametrize("made", ["now", "by one that was killed before it could sync"])
+def test_a_new_journal_is_durable_in_the_directory_above(tmp_path, monkeypatch, made):
+    """Else a power cut takes the journal with its name, and every acknowledged frame in it."""
+    synced: list[int] = []
+    fsync = os.fsync
+
+    def watched(fd: int) -> None:
+        synced.append(os.fstat(fd).st_ino)
+        fsync(fd)
+
+    if made != "now":
+        (tmp_path / "j").mkdir(mode=0o700)
+    monkeypatch.setattr(os, "fsync", watched)
+    os.close(REAL.open_directory(tmp_path / "j", create=True))
+    assert synced == [tmp_path.stat().st_ino]
+    os.close(REAL.open_directory(tmp_path / "j", create=False))
+    assert len(synced) == 1
+
+
 def test_a_symlink_in_a_segments_place_is_not_followed(tmp_path):
     (tmp_path / "f").write_bytes(b"x")
     (tmp_path / "l").symlink_to("f")
