@@ -151,11 +151,23 @@ class FakeOs(Os):
         if fd > 0:
             self._sync(self._inode(fd))
         else:
-            self.durable_names, self.moves = dict(self.names), []
+            self._sync_names(fd)
         self.after("fsync")
 
     def _sync(self, inode: Inode) -> None:
         inode.disk, inode.pending = inode.written_back(), []
+
+    def _sync_names(self, directory: int) -> None:
+        """Those of one directory only; the others' changes stay to be lost."""
+        inside = self.below.get(directory, "")
+        kept: list[tuple[str | None, str | None, int]] = []
+        for move in self.moves:
+            name = move[0] or move[1] or ""
+            if name[: name.rfind("/") + 1] == inside:
+                _apply(self.durable_names, *move)
+            else:
+                kept.append(move)
+        self.moves = kept
 
     def lose(self, fd: int, rng: random.Random) -> None:
         """What a failed sync leaves: pages that look clean, a disk that has some of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import re
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -112,6 +113,28 @@ def test_a_flip_or_a_newline_in_an_acknowledged_batch_is_refused_or_harmless(ali
             broken = changed(files, last, at, bytes([new]))
             refused += check(broken, driver.appended, (last, at, new)) == "refused"
     assert refused > 200
+
+
+@pytest.mark.guarantee("J2", "J5")
+@pytest.mark.parametrize("align", ALIGNS)
+def test_a_line_behind_any_byte_says_what_had_been_durable(align):
+    """A torn line, and the byte before the intact one that attests it is no newline any more."""
+    driver = Driver(FakeOs(), align=align, size=8192)
+    driver.grow(20)
+    driver.grow(30, 200)
+    driver.grow(300)
+    name = driver.writer.point.name
+    content = contents_of(driver.os)[name]
+    torn = content.index(b"[", content.index(b'{"n":1,') - 1)
+    attests = [m.start() for m in re.finditer(rb"[0-9a-f]{8} [0-9a-f]{6} 4 3 ", content)]
+    assert len(attests) == 1
+    unwritten = changed({name: content}, name, torn, b"\n" * (512 - torn % 512))
+    for byte in (b"\n", b" ", b"a", b"\0"):
+        broken = changed(unwritten, name, attests[0] - 1, byte)
+        reading = Reading(broken)
+        assert reading.verdict == "refused", byte
+        assert reading.report is not None
+        assert "had been durable" in reading.report.why, byte
 
 
 @pytest.mark.guarantee("J5")

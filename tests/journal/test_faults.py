@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from supervisor.journal.errors import JournalError, JournalIOError
+from supervisor.journal.errors import JournalCorrupt, JournalError, JournalIOError
 from tests.journal.driver import SIZE, Driver, holds, recovered
-from tests.journal.fakeos import FakeOs, contents_of
+from tests.journal.fakeos import FakeOs, contents_of, from_contents
 from tests.journal.visited import visited
 
 ERRORS = [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EINTR]
@@ -77,7 +77,7 @@ class FaultyOs(FakeOs):
         if fd > 0:
             self._sync(self._inode(fd))
         else:
-            self.durable_names, self.moves = dict(self.names), []
+            self._sync_names(fd)
 
 
 def of(kind: int | str) -> str:
@@ -267,6 +267,23 @@ def test_a_fault_at_any_call_of_a_start_changes_no_segment_and_the_next_start_su
         assert {"listdir", "fsync"} <= set(fired)
         assert left is unborn or {"read_disk", "read_cached"} <= set(fired)
         assert left is clean or {"pwrite", "rename"} <= set(fired) or left is leftovers
+
+
+@pytest.mark.guarantee("J2")
+def test_a_refused_start_leaves_even_the_leftovers_as_they_are():
+    """Who is called to a damaged journal finds it as the crash left it, spares included."""
+    driver = leftovers()
+    name = driver.writer.point.name
+    files = contents_of(driver.os)
+    at = files[name].index(b'"x"')
+    files[name] = files[name][:at] + b"?" + files[name][at + 1 :]
+    os_ = from_contents(files)
+    again = unborn()
+    again.os = os_
+    with pytest.raises(JournalCorrupt):
+        again.open()
+    assert contents_of(os_) == files
+    assert not os_.moves
 
 
 @pytest.mark.guarantee("J1", "J2")

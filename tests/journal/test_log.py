@@ -318,6 +318,23 @@ async def test_a_full_disk_refuses_new_work_but_no_outcome_and_heals_by_itself(
 
 
 @pytest.mark.guarantee("J8")
+async def test_a_mark_leaves_the_reserve_alone(tmp_path):
+    """Time passing must not take the place of an outcome that is owed."""
+    os_ = GatedOs()
+    journal, _ = opened(tmp_path / "j", os_=os_)
+    os_.no_space = True
+    cost = journal.cost(len(decision(1)))
+    keep = journal._committer.room.after(cost)
+    first = journal.append(decision(1), keep=keep)
+    journal.start()
+    await journal.durable(first)
+    await until(lambda: journal._committer._marked)  # the moment for a mark has come, and gone
+    assert journal.position == first
+    assert journal.stats().room == keep
+    await journal.close()
+
+
+@pytest.mark.guarantee("J8")
 async def test_as_many_spares_are_made_as_the_reserve_needs(tmp_path):
     journal, _ = opened(tmp_path / "j")
     journal.start()

@@ -125,12 +125,29 @@ def damaged(case: str) -> tuple[FakeOs, list[bytes]]:
     return from_contents(broken), reading.payloads
 
 
-def refused_or_repaired(os_: FakeOs, proven: list[bytes]) -> bool:
-    """Whether it is repaired; if not it is refused, and can be repaired then."""
+def touched(os_: FakeOs) -> dict[str, bytes]:
+    """What a repair would copy."""
+    loss, files = examine(HERE, os_=os_), segments_of(os_)
+    assert loss is not None
+    return {one.name: files[one.name] for one in loss.files}
+
+
+def kept_in(os_: FakeOs) -> dict[str, bytes]:
+    """What is in the newest copy."""
+    files = contents_of(os_)
+    newest = max(name.rpartition("/")[0] for name in files if "/" in name)
+    return {n.rpartition("/")[2]: c for n, c in files.items() if n.startswith(f"{newest}/")}
+
+
+def refused_or_repaired(os_: FakeOs, proven: list[bytes], copies: dict[str, bytes]) -> bool:
+    """Whether it is repaired, and the copies are whole; if not it is refused, and can be
+    repaired then."""
     before = segments_of(os_)
     reading = Reading(before)
     done = reading.verdict != "refused"
-    if not done:
+    if done:
+        assert kept_in(os_) == copies
+    else:
         assert reading.payloads == proven
         repaired(os_)
     is_repaired(os_, proven)
@@ -141,12 +158,13 @@ def refused_or_repaired(os_: FakeOs, proven: list[bytes]) -> bool:
 @pytest.mark.parametrize("case", CASES)
 def test_a_crash_at_any_call_of_a_repair_leaves_it_done_or_to_be_done_again(case):
     os_, proven = damaged(case)
+    copies = touched(os_)
     rng = random.Random(6)
     ended = [0, 0]
 
     def crash(_call: str) -> None:
         for image in [os_.killed(), *os_.power_cuts(rng, 6)]:
-            ended[refused_or_repaired(image, proven)] += 1
+            ended[refused_or_repaired(image, proven, copies)] += 1
 
     os_.after = crash
     repaired(os_)
@@ -174,7 +192,7 @@ def test_a_fault_at_any_call_of_a_repair_is_said_and_it_can_be_done_again(case, 
                 assert isinstance(kind, str) or error.errno == kind
             if not os_.fired:
                 break
-            refused_or_repaired(os_.killed(), proven)
+            refused_or_repaired(os_.killed(), proven, touched(start))
             at += 1
         points += at
     short = ", short write" if isinstance(kind, str) else ""
