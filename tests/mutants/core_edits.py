@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from supervisor.core import contract, lineage, standing
+from supervisor.core import contract, lineage, standing, whole
 from supervisor.core.budget import Budget
 from supervisor.core.decide import attempt as decide_attempt
 from supervisor.core.decide import effect as decide_effect
@@ -26,6 +26,7 @@ from supervisor.core.evolve import attempt as evolve_attempt
 from supervisor.core.evolve import effect as evolve_effect
 from supervisor.core.evolve import epoch as evolve_epoch
 from supervisor.core.evolve import fold
+from supervisor.core.evolve import retention as evolve_retention
 from supervisor.core.evolve import settle as evolve_settle
 from supervisor.core.record import Record
 from supervisor.journal.records import decode, encode
@@ -189,6 +190,27 @@ EDITS: dict[str, list[Edit | Cell]] = {
     ],
     "a key's age is the wall clock's": [
         Edit(lineage.age_ms, "effect.boot_id == now.boot_id", "False")
+    ],
+    "what is not proven dead may be evicted": [
+        Edit(standing.waits_for, "if _all_dead(operation) else None", "if True else None")
+    ],
+    "what was evicted is accepted again": [
+        Edit(
+            evolve_retention.evicted,
+            "operations=state.operations.delete(one),",
+            "operations=state.operations.delete(one), "
+            "messages=state.messages.delete((operation.session_id, operation.request_id)),",
+        ),
+        Edit(evolve_retention.expired, "state.messages.delete(known.message)", "state.messages"),
+    ],
+    "the fold read back has forgotten what was evicted": [
+        Edit(whole._indexed, "for one in tombstones}", "for one in []}")
+    ],
+    "a request that a repair gave up is taken for a new one": [
+        Edit(decide_operation.submitted, "lost is not None", "False")
+    ],
+    "what a repair may have lost is still known as not applied": [
+        Edit(evolve_epoch._doubted, "one.outcome is Said.NOT_APPLIED", "False")
     ],
     "words after the end are believed": [
         Edit(decide_effect.confirmed, "not call.attempts[event.attempt].dead", "True")

@@ -16,7 +16,9 @@ from tests.core import (
     test_ends,
     test_lineage,
     test_machine,
+    test_repaired,
     test_resume,
+    test_retention,
     test_settling,
     test_standing,
     test_verbs,
@@ -26,6 +28,7 @@ from tests.core.machine import TERMS, Machine, script
 from tests.mutants.core_edits import EDITS, HOSTS
 
 VERBS = test_verbs.test_each_verb_in_each_state_moves_it_or_says_why_not_and_nothing_flips
+EVICTION = test_retention.test_at_operations_kept_the_oldest_finished_one_goes_and_its_message_never_runs_again  # noqa: E501
 TABLES: dict[str, Callable[..., None]] = {
     "a no_safe_retry effect is retried": (VERBS),
     "an effect that only its provider knows is retried": (
@@ -105,6 +108,17 @@ TABLES: dict[str, Callable[..., None]] = {
     ),
     "a reconciler asks beside a live relaunch": (
         test_lineage.test_no_reconciler_asks_beside_a_relaunch_that_may_announce
+    ),
+    "what is not proven dead may be evicted": (
+        test_retention.test_an_unknown_none_holds_nothing_and_a_tree_not_proven_dead_does
+    ),
+    "what was evicted is accepted again": (EVICTION),
+    "the fold read back has forgotten what was evicted": (EVICTION),
+    "a request that a repair gave up is taken for a new one": (
+        test_repaired.test_a_request_that_is_known_to_be_lost_is_refused_and_not_taken_for_a_new_one
+    ),
+    "what a repair may have lost is still known as not applied": (
+        test_repaired.test_nothing_that_may_have_gone_on_in_lost_records_is_started_again
     ),
     "words after the end are believed": (
         test_effects.test_what_comes_after_the_end_was_settled_is_evidence_only
