@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench import binding, goals, plot, report, spawn
+from bench import binding, goals, journal, journal_goals, journal_page, pages, plot, report, spawn
 from bench.figures import Series
 from bench.latency import BWRAP, COLD, POOLED, PROVEN, REAPED
 
@@ -31,11 +31,26 @@ def _spawn(arguments: argparse.Namespace) -> int:
     )
     folder: Path = arguments.output
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / PAGE).write_text(report.page(found, PLOT), encoding="utf-8")
+    pages.put(folder / PAGE, report.page(found, PLOT))
     (folder / PLOT).write_text(chart(found), encoding="utf-8")
     print(report.latencies(found), report.goals(found.goals), sep="\n\n")
     print(f"\nbench: written to {folder}: {PAGE} and {PLOT}", file=sys.stderr)
     return int(any(goal.met is False for goal in found.goals))
+
+
+def _journal(arguments: argparse.Namespace) -> int:
+    found = journal.journal(
+        journal.Settings(arguments.count, arguments.runs, arguments.records, arguments.directory)
+    )
+    folder: Path = arguments.output
+    folder.mkdir(parents=True, exist_ok=True)
+    pages.put(folder / PAGE, journal_page.page(found))
+    judged = journal_goals.judge(found)
+    print(
+        journal_page.commits(found), journal_page.readings(found), report.goals(judged), sep="\n\n"
+    )
+    print(f"\nbench: written to {folder}: {PAGE}", file=sys.stderr)
+    return int(any(goal.met is False for goal in judged))
 
 
 def _prctl(arguments: argparse.Namespace) -> int:
@@ -50,11 +65,29 @@ def _parser() -> argparse.ArgumentParser:
     verb.set_defaults(run=_spawn)
     _add_common(verb)
     verb.add_argument("--pool", type=_positive, default=2, help="sandboxes kept ready (2)")
-    verb.add_argument("--output", type=Path, default=FOLDER, help="where results go (bench/)")
+    _add_output(verb)
+    verb = verbs.add_parser("journal", help="durable commits, and reading a long journal back")
+    verb.set_defaults(run=_journal)
+    verb.add_argument("--count", type=_positive, default=1000, help="commits in a run (1000)")
+    verb.add_argument("--runs", type=_positive, default=5, help="runs (5)")
+    verb.add_argument(
+        "--records", type=_positive, default=1_000_000, help="in a long journal (1000000)"
+    )
+    verb.add_argument(
+        "--directory",
+        type=_directory,
+        default=Path("/var/tmp"),
+        help="on the file system to measure (/var/tmp)",
+    )
+    _add_output(verb)
     verb = verbs.add_parser("prctl", help="python-prctl in the launcher against ctypes")
     verb.set_defaults(run=_prctl)
     _add_common(verb)
     return parser
+
+
+def _add_output(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--output", type=Path, default=FOLDER, help="where results go (bench/)")
 
 
 def _add_common(verb: argparse.ArgumentParser) -> None:
@@ -68,6 +101,13 @@ def _positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1")
     return number
+
+
+def _directory(text: str) -> Path:
+    path = Path(text)
+    if not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is no directory")
+    return path
 
 
 def chart(found: spawn.Report) -> str:

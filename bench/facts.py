@@ -24,6 +24,16 @@ def machine() -> dict[str, str]:
     }
 
 
+def file_system(path: Path) -> str:
+    """The type of the one that holds ``path``."""
+    mounts = [
+        one
+        for one in psutil.disk_partitions(all=True)
+        if path.resolve().is_relative_to(one.mountpoint)
+    ]
+    return max(mounts, key=lambda one: len(one.mountpoint)).fstype
+
+
 def load() -> float:
     """The load average of the last minute."""
     return os.getloadavg()[0]

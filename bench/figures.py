@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import attrs
 
-NS_PER_MS = 1_000_000
+NS_PER_MS, NS_PER_US = 1_000_000, 1_000
 
 
 def quantile(values: Sequence[int], share: float) -> int:
@@ -62,3 +62,8 @@ def ms(ns: float) -> str:
     """As a table shows it: three digits that mean something."""
     value = ns / NS_PER_MS
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def us(ns: float) -> str:
+    """Likewise; none of what is shown so is below a microsecond."""
+    return f"{ns / NS_PER_US:.0f}"

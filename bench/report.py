@@ -38,9 +38,7 @@ def page(report: Report, plot: str) -> str:
 
 def goals(found: list[Goal]) -> str:
     said = {True: "met", False: "**missed**", None: "not judged"}
-    return _table(
-        ("goal", "found", ""), [(goal.text, goal.found, said[goal.met]) for goal in found]
-    )
+    return table(("goal", "found", ""), [(goal.text, goal.found, said[goal.met]) for goal in found])
 
 
 def latencies(report: Report) -> str:
@@ -50,7 +48,7 @@ def latencies(report: Report) -> str:
         (name, proof, *_durations(series, floor))
         for (name, proof), series in report.latencies.series.items()
     ]
-    return _table(("what ran", "until", "median ms", "p99 ms", "x Popen", "p99 x Popen's"), rows)
+    return table(("what ran", "until", "median ms", "p99 ms", "x Popen", "p99 x Popen's"), rows)
 
 
 def _durations(series: Series, floor: Series) -> tuple[str, str, str, str]:
@@ -81,7 +79,7 @@ def _conditions(report: Report) -> str:
         ("ready sandboxes kept", str(report.settings.pool)),
         ("bwrap", f"{report.bubblewrap} ({BWRAP_LACKS})" if report.bubblewrap else "not here"),
     ]
-    return _table(("", ""), rows)
+    return table(("", ""), rows)
 
 
 def _rates(report: Report) -> str:
@@ -90,7 +88,7 @@ def _rates(report: Report) -> str:
         for name, runs in (("Popen", report.popen_rates[at_once]), ("effectd", ours)):
             rows.append((name, str(at_once), *_rate(runs)))
     head = ("what", "in flight", "a second", "ms of CPU", "ms of CPU, whole machine", "median ms")
-    return _table((*head, "p99 ms"), rows)
+    return table((*head, "p99 ms"), rows)
 
 
 def _rate(runs: list[Rate]) -> tuple[str, ...]:
@@ -117,16 +115,17 @@ def _paces(paces: list[Pace]) -> str:
         )
         for pace in paces
     ]
-    return _table(("pause", "found ready", "median ms", "p99 ms", "x Popen at that pace"), rows)
+    return table(("pause", "found ready", "median ms", "p99 ms", "x Popen at that pace"), rows)
 
 
 def _footprints(report: Report) -> str:
     if not report.footprints:
         return "Only root can look into sandboxes: run this as root for their memory."
     rows = [(one.kind, f"{one.pss:.0f}", f"{one.private_dirty:.0f}") for one in report.footprints]
-    return _table(("what", "PSS, KiB", "private dirty, KiB"), rows)
+    return table(("what", "PSS, KiB", "private dirty, KiB"), rows)
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table of Markdown."""
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
