@@ -61,6 +61,13 @@ TELLING: dict[str, Callable[[Document], str]] = {
     "reconciler_death_proven": lambda _: "its reconciler proven dead",
     "cancel_requested": lambda _: "cancel requested",
     "resume_accepted": lambda _: "resume accepted",
+    "continuation_opened": lambda e: (
+        f"continuation {e.get('n')} opened ({escape(e.get('trigger', '?'))})"
+    ),
+    "continuation_ended": lambda e: (
+        f"continuation {e.get('n')} ended: {escape(e.get('reason', '?'))}"
+    ),
+    "repeat_answered": lambda e: f"an equal call was {escape(e.get('answer', '?'))}",
     "budget_extended": lambda e: f"budget extended to {span(int(e.get('max_run_ms', 0)))}",
     "artifacts_accepted": lambda _: "new artifacts accepted",
     "operation_abandoned": lambda e: f"cancelled: nobody asked for it in {e.get('days')} days",

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
+from supervisor.core.continuing import continue_instead, may_continue
 from supervisor.core.contract import Contract, Evidence, Verdict
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import EffectId
@@ -21,6 +22,7 @@ from supervisor.core.lineage import (
     plan,
     relaunched,
 )
+from supervisor.core.matching import unsettled
 from supervisor.core.moment import Moment
 from supervisor.core.record import Kind
 from supervisor.core.standing import TERMINAL, OperationState, operation_state
@@ -53,7 +55,9 @@ def project(
     standing = operation_state(operation)
     actions: list[Action] = []
     refusals: list[Refusal] = []
-    if standing in {OperationState.UNKNOWN, OperationState.INTERRUPTED}:
+    if operation.kind is Kind.OPEN and standing not in TERMINAL:
+        _continue(operation, now, margin_ms, digests, actions, refusals)
+    elif standing in {OperationState.UNKNOWN, OperationState.INTERRUPTED}:
         _resume(operation, now, margin_ms, digests, actions, refusals)
     elif standing not in TERMINAL:
         refusals.append(Refusal("NotResumable", f"it is {standing.value}", fix="Wait for it."))
@@ -102,6 +106,31 @@ def _resume(  # one place that says whether, and why not
         actions.append(Action("resume", "run", call_id=planned.call.call_id))
     else:
         refusals.append(held)
+
+
+def _continue(
+    operation: Operation,
+    now: Moment,
+    margin_ms: int,
+    digests: Mapping[str, str | None],
+    actions: list[Action],
+    refusals: list[Refusal],
+) -> None:
+    """Whether it may be continued, and what an identical call would meet of each write that
+    is not settled."""
+    closed = may_continue(operation)
+    refusals.append(closed or continue_instead(operation))
+    if closed is None:
+        actions.append(Action("continue", "run"))
+    for root in unsettled(operation):
+        planned = plan(operation, root, now)
+        held = (
+            planned
+            if isinstance(planned, Refusal)
+            else _held_back(operation, planned, margin_ms, digests, actions)
+        )
+        if held is not None:
+            refusals.append(held)
 
 
 def _held_back(

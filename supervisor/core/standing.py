@@ -6,7 +6,7 @@ import enum
 from typing import Any
 
 from supervisor.core.lineage import unresolved
-from supervisor.core.record import Kind, Outcome, Result, Settler
+from supervisor.core.record import Ending, Kind, Outcome, Result, Settler
 from supervisor.core.state import Call, Operation, Phase, Said
 
 
@@ -105,13 +105,24 @@ def operation_state(operation: Operation) -> OperationState:
         return OperationState.UNKNOWN
     if operation.cancel_requested:
         return OperationState.CANCELLED
-    if operation.kind is Kind.DISPATCH:
-        ended = _dispatch_ended(operation)
-        if ended is not None:
-            return ended
+    ended = _ended_of_kind(operation)
+    if ended is not None:
+        return ended
     if operation.interrupted or any(c.attempts for c in calls):
         return OperationState.INTERRUPTED
     return OperationState.ACCEPTED
+
+
+def _ended_of_kind(operation: Operation) -> OperationState | None:
+    match operation.kind:
+        case Kind.DISPATCH:
+            return _dispatch_ended(operation)
+        case Kind.OPEN if any(one.reason is Ending.DONE for one in operation.continuations):
+            return OperationState.SUCCEEDED
+        case Kind.OPEN if operation.continuation is not None:
+            return OperationState.RUNNING
+        case _:
+            return None
 
 
 class Waits(enum.Enum):
@@ -122,7 +133,8 @@ class Waits(enum.Enum):
 
 
 def waits_for(operation: Operation) -> Waits | None:
-    """Finished and nothing of it left in doubt; or interrupted, with nothing unresolved.
+    """Finished and nothing of it left in doubt; or interrupted, or with an open continuation
+    in which nothing runs, and nothing unresolved.
 
     An answer that a reconciler may still give, or a process that is not proven dead, holds
     an operation; an unknown `none` effect does not.
@@ -131,8 +143,14 @@ def waits_for(operation: Operation) -> Waits | None:
         return None
     if operation.finished:
         return Waits.EVICTION if _all_dead(operation) else None
-    interrupted = operation_state(operation) is OperationState.INTERRUPTED
-    return Waits.ABANDONMENT if interrupted else None
+    standing = operation_state(operation)
+    idle = standing is OperationState.RUNNING and not _moves(operation)
+    return Waits.ABANDONMENT if idle or standing is OperationState.INTERRUPTED else None
+
+
+def _moves(operation: Operation) -> bool:
+    """An attempt is live, or a call waits for one. An open continuation alone moves nothing."""
+    return any(c.live is not None or c.queued is not None for c in operation.calls.values())
 
 
 def _all_dead(operation: Operation) -> bool:
@@ -143,7 +161,8 @@ def _waits_again(operation: Operation, call: Call) -> bool:
     """Queued, and not as the first try of what was just accepted."""
     if call.queued is None:
         return False
-    return operation.interrupted or bool(call.attempts) or call.retry_of is not None
+    again = operation.interrupted or bool(call.attempts) or call.retry_of is not None
+    return again or operation.kind is Kind.OPEN
 
 
 def _dispatch_ended(operation: Operation) -> OperationState | None:

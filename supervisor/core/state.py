@@ -13,8 +13,10 @@ from supervisor.core.budget import Budget
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId, SessionId
 from supervisor.core.line import Line
 from supervisor.core.record import (
+    Answer,
     By,
     DeclaredEffect,
+    Ending,
     Exit,
     Identity,
     Kind,
@@ -23,6 +25,7 @@ from supervisor.core.record import (
     Result,
     Settler,
     Terms,
+    Trigger,
     Usage,
 )
 
@@ -180,6 +183,13 @@ class Call:
     refused_detail: str = ""
     result: Result | None = None
     restored: bool = False
+    # Of an open operation: where it was asked, for which input, and the last continuation in
+    # which it answered a repeat. The first call of a lineage keeps the last two for all of it.
+    continuation: int | None = None
+    input_digest: str = ""
+    answered_in: int | None = None
+    # Its continuation was stopped: no leave, and no attempt, is given any more.
+    stopped: bool = False
 
     @property
     def last(self) -> Attempt | None:
@@ -193,6 +203,31 @@ class Call:
     @property
     def succeeded(self) -> bool:
         return self.restored or any(a.outcome is Outcome.SUCCEEDED or a.late for a in self.attempts)
+
+
+@attrs.frozen
+class Continuation:
+    """One stretch of an open operation between interruptions."""
+
+    n: int
+    trigger: Trigger
+    by: By
+    at: int
+    request_id: str = ""
+    reason: Ending | None = None
+    ended_at: int | None = None
+    ended_mono: int = 0
+    ended_boot: str = ""
+
+
+@attrs.frozen
+class Asked:
+    """A request for a call of an open operation, and the call that answered it."""
+
+    call_id: CallId
+    request_digest: str
+    continuation: int
+    answer: Answer
 
 
 @attrs.frozen
@@ -221,6 +256,13 @@ class Operation:
     finished: bool = False
     resumes: Map[str, tuple[int, str]] = attrs.field(factory=Map[str, tuple[int, str]])
     accepted_digests: Map[str, frozenset[str]] = attrs.field(factory=Map[str, frozenset[str]])
+    # Of an open operation: its continuations; what was asked for, by request id; its writes, by
+    # the digest of their input; and the open operations before and after it in its session.
+    continuations: tuple[Continuation, ...] = ()
+    requests: Map[str, Asked] = attrs.field(factory=Map[str, Asked])
+    writes: Map[str, tuple[CallId, ...]] = attrs.field(factory=Map[str, tuple[CallId, ...]])
+    follows: OperationId | None = None
+    followed_by: OperationId | None = None
     revision: int = 0
     position: int = 0
     updated_at: int = 0
@@ -244,6 +286,12 @@ class Operation:
         while call.retried_by is not None:
             call = self.calls[call.retried_by]
         return call
+
+    @property
+    def continuation(self) -> Continuation | None:
+        """The one that is open."""
+        newest = self.continuations[-1] if self.continuations else None
+        return newest if newest is not None and newest.reason is None else None
 
     @property
     def requester(self) -> By:
@@ -310,6 +358,10 @@ class State:
     leaves: int = 0
     reconciling: Map[EffectId, OperationId] = attrs.field(factory=Map[EffectId, OperationId])
     undead: Map[AttemptKey, OperationId] = attrs.field(factory=Map[AttemptKey, OperationId])
+    # Operations with an open continuation: what a restart ends. And the newest open operation
+    # of each session, while it is kept.
+    continued: Map[OperationId, int] = attrs.field(factory=Map[OperationId, int])
+    newest_open: Map[SessionId, OperationId] = attrs.field(factory=Map[SessionId, OperationId])
     # How many operations of each session are not finished: what its limit counts.
     unfinished: Map[SessionId, int] = attrs.field(factory=Map[SessionId, int])
     # Those that may be evicted, and those that may be abandoned: the one that no record has

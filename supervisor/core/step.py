@@ -16,6 +16,7 @@ from supervisor.core.ids import CallId, EffectId, OperationId, SessionId
 from supervisor.core.moment import Moment
 from supervisor.core.record import (
     By,
+    Ending,
     Exit,
     Identity,
     Outcome,
@@ -25,6 +26,7 @@ from supervisor.core.record import (
     Result,
     Settler,
     Terms,
+    Trigger,
     Usage,
 )
 
@@ -188,6 +190,46 @@ class ResumeAsked(Input):
     digest: str
     new_call_id: CallId
     margin_ms: int
+
+
+@attrs.frozen
+class CallAsked(Input):
+    """A call of an open operation; `continuation` is the one that it is meant for, if it says.
+
+    `call_id` is made by the shell, for a call that has to be made.
+    """
+
+    operation_id: OperationId
+    call_id: CallId
+    by: By
+    request_id: str
+    request_digest: str
+    terms: Terms
+    input: Any
+    timeout_ms: int
+    margin_ms: int
+    continuation: int | None = None
+
+
+@attrs.frozen
+class ContinueAsked(Input):
+    """Open the continuation after that one."""
+
+    operation_id: OperationId
+    by: By
+    trigger: Trigger
+    after: int
+    request_id: str
+
+
+@attrs.frozen
+class EndAsked(Input):
+    """End the open continuation, for a reason that is a client's to give."""
+
+    operation_id: OperationId
+    by: By
+    n: int
+    reason: Ending
 
 
 @attrs.frozen

@@ -19,6 +19,7 @@ from immutables import Map
 from supervisor.core.errors import SupervisorError
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId, SessionId
 from supervisor.core.line import line_of
+from supervisor.core.record import Kind
 from supervisor.core.standing import Waits, waits_for
 from supervisor.core.state import Operation, Said, Session, State, Tombstone
 from supervisor.core.strict import exactly, strict_converter
@@ -38,6 +39,8 @@ DERIVED = (
     "leaves",
     "reconciling",
     "undead",
+    "continued",
+    "newest_open",
     "unfinished",
     "finished",
     "interrupted",
@@ -195,6 +198,14 @@ def _indexed(head: Head, kept: list[Kept], tombstones: list[Tombstone]) -> State
         leaves=sum(_leaves(one) for one in operations),
         reconciling=Map(_reconciling(operations)),
         undead=Map(_undead(operations)),
+        continued=Map(
+            (one.operation_id, one.continuation.n) for one in operations if one.continuation
+        ),
+        newest_open=Map(
+            (one.session_id, one.operation_id)
+            for one in operations
+            if one.kind is Kind.OPEN and one.followed_by is None
+        ),
         unfinished=Map(unfinished),
         finished=line_of(_places(waiting, Waits.EVICTION), head.next_finished),
         interrupted=line_of(_places(waiting, Waits.ABANDONMENT), head.next_interrupted),

@@ -229,14 +229,14 @@ class Attempt:
         operation = self._engine.state.operation_of(self._key.call_id)
         if self._reason == "shutdown":
             return Refusal("Draining", "the daemon stopped before it was started")
-        if operation.cancel_requested or self._stopped.is_set():
+        call = operation.calls[self._key.call_id]
+        if operation.cancel_requested or call.stopped or self._stopped.is_set():
             return Refusal("OperationCancelled", "it was cancelled before it was started")
         if denial is not None:
             return denial
         if loaded is None or loaded.digest != self._handler.digest:
             detail = f"the manifest of {self._handler.name!r} changed while it was being started"
             return Refusal("HandlerArtifactChanged", detail)
-        call = operation.calls[self._key.call_id]
         return artifact_refusal(operation, call, fresh(self._handler))
 
     def _not_started(self, code: str | None, detail: str) -> Exited:

@@ -10,6 +10,7 @@ from supervisor.core.evolve import TRANSITIONS, evolve, fold
 from supervisor.core.record import (
     KINDS,
     AnnouncementRefused,
+    Answer,
     AttemptEnded,
     AttemptInterrupted,
     AttemptReserved,
@@ -34,6 +35,7 @@ from supervisor.core.record import (
     ReconcilerEnded,
     ReconcilerStarted,
     Relaunch,
+    RepeatAnswered,
     Result,
     ResumeAccepted,
     Settler,
@@ -65,6 +67,8 @@ LEGAL = {
     "call_restored": {"queued", "refused", "ended", "interrupted, in doubt", "interrupted"},
     "effect_resolved": {"started with leave", "ended", "interrupted, in doubt", "interrupted"},
     "reconciler_started": {"started with leave", "ended", "interrupted, in doubt", "interrupted"},
+    # A dispatch has no continuation in which to answer a repeat.
+    "repeat_answered": set(),
     "reconciler_ended": set(),
     "reconciler_death_proven": set(),
 }
@@ -133,6 +137,7 @@ def records(core, call_id):
         "call_queued": CallQueued(*base, call_id, Relaunch.REPEAT),
         "call_refused": CallRefused(*base, call_id, "SandboxUnavailable", ""),
         "call_restored": CallRestored(*base, call_id),
+        "repeat_answered": RepeatAnswered(*base, call_id, 0, "t1", "", Answer.JOINED, CLIENT),
         "effect_resolved": EffectResolved(*base, effect_id, True, "seen", OPERATOR),
         "reconciler_started": ReconcilerStarted(*base, effect_id, 1, CLIENT, identity),
         "reconciler_ended": ReconcilerEnded(*base, effect_id, True, True),

@@ -11,13 +11,17 @@ from collections.abc import Callable
 from typing import Any
 
 from supervisor.core.decide import attempt, effect, message, operation, retention, settle
+from supervisor.core.decide import open as open_
 from supervisor.core.state import State
 from supervisor.core.step import (
     Announced,
     ArtifactsAsked,
+    CallAsked,
     CancelAsked,
     Confirmed,
+    ContinueAsked,
     Decision,
+    EndAsked,
     Exited,
     ExtendAsked,
     Input,
@@ -44,6 +48,10 @@ _OF_EFFECTS = (
     *(ReconcileAsked, ReconcilerReady, ReconcilerAnswered, ReconcilerProvenDead),
     ResolveAsked,
 )
+_OF_OPERATIONS = (
+    *(CancelAsked, ResumeAsked, ExtendAsked, ArtifactsAsked),
+    *(CallAsked, ContinueAsked, EndAsked),
+)
 
 _DECIDERS: dict[type[Input], Callable[[State, Any], Decision]] = {
     Restarted: operation.restarted,
@@ -53,6 +61,9 @@ _DECIDERS: dict[type[Input], Callable[[State, Any], Decision]] = {
     ResumeAsked: operation.resume_asked,
     ExtendAsked: operation.extend_asked,
     ArtifactsAsked: operation.artifacts_asked,
+    ContinueAsked: open_.continue_asked,
+    EndAsked: open_.end_asked,
+    CallAsked: open_.call_asked,
     Ready: attempt.ready,
     Withheld: attempt.withheld,
     Exited: attempt.exited,
@@ -75,6 +86,8 @@ def decide(state: State, event: Input) -> Decision:
         return refuse("NotFound", f"there is no call {event.call_id}")
     if isinstance(event, _OF_EFFECTS) and event.effect_id not in state.effects:
         return refuse("NotFound", f"there is no effect {event.effect_id}")
+    if isinstance(event, _OF_OPERATIONS) and event.operation_id not in state.operations:
+        return refuse("NotFound", f"there is no operation {event.operation_id}")
     return _DECIDERS[type(event)](state, event)
 
 

@@ -51,7 +51,8 @@ def withheld(state: State, event: Withheld) -> Decision:
 def admission(operation: Operation, call: Call, digest: str, margin_ms: int) -> Refusal | None:
     """Say why this queued call may not start now; None lets it."""
     if call.queued is None:
-        code = "OperationCancelled" if operation.cancel_requested else "DurableResumeConflict"
+        ended = operation.cancel_requested or call.stopped
+        code = "OperationCancelled" if ended else "DurableResumeConflict"
         return Refusal(code, f"{call.call_id} is not queued any more", call_id=call.call_id)
     changed = artifact_refusal(operation, call, digest)
     if changed is not None:

@@ -61,8 +61,9 @@ def _refusal(
     where = f"{event.call_id} attempt {event.attempt} ordinal {ordinal}"
     if event.closed is not None:
         return Refusal(event.closed, f"{where}: no leave is given any more")
-    if operation.cancel_requested:
-        return Refusal("OperationCancelled", f"{where}: the operation was cancelled")
+    if operation.cancel_requested or call.stopped:
+        what = "its continuation" if call.stopped else "the operation"
+        return Refusal("OperationCancelled", f"{where}: {what} was ended")
     if ordinal >= call.terms.effects_max:
         return Refusal("LimitExceeded", f"{where}: effects_max is {call.terms.effects_max}")
     if known is not None:

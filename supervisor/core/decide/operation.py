@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from supervisor.core.checkpoint import checkpoint_digest
+from supervisor.core.continuing import continue_instead
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId, OperationId
 from supervisor.core.lineage import Plan, plan
@@ -85,6 +86,8 @@ def resume_asked(state: State, event: ResumeAsked) -> Decision:
         return Decision(refusal=_not_resumable(operation, standing))
     if operation.cancel_requested:
         return refuse("OperationCancelled", f"{operation.operation_id} was cancelled")
+    if operation.kind is Kind.OPEN:
+        return Decision(refusal=continue_instead(operation))
     if operation.kind is not Kind.DISPATCH:
         return refuse("NotResumable", f"a {operation.kind.value} operation is continued otherwise")
     planned = plan(operation, operation.calls[operation.call_order[0]], event.now)

@@ -13,6 +13,7 @@ import attrs
 
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import attempt, call, effect, epoch, operation, retention, settle
+from supervisor.core.evolve import open as open_
 from supervisor.core.evolve.attempt import TRANSITIONS
 from supervisor.core.evolve.retention import lined_up
 from supervisor.core.ids import OperationId
@@ -30,6 +31,8 @@ from supervisor.core.record import (
     CallRestored,
     CancelRequested,
     ConfirmationDisputed,
+    ContinuationEnded,
+    ContinuationOpened,
     DaemonStarted,
     DeathProven,
     DispatchRefusedBudgetExceeded,
@@ -46,6 +49,7 @@ from supervisor.core.record import (
     ReconcilerEnded,
     ReconcilerStarted,
     Record,
+    RepeatAnswered,
     ResumeAccepted,
     SessionCreated,
     TombstoneExpired,
@@ -75,6 +79,9 @@ _FOLDS: dict[type[Record], Callable[[State, Operation, Any], State]] = {
     EffectResolved: settle.resolved,
     CancelRequested: operation.cancel_requested,
     ResumeAccepted: operation.resume_accepted,
+    ContinuationOpened: open_.continuation_opened,
+    ContinuationEnded: open_.continuation_ended,
+    RepeatAnswered: open_.repeat_answered,
     BudgetExtended: operation.budget_extended,
     ArtifactsAccepted: operation.artifacts_accepted,
     OperationAbandoned: retention.abandoned,
@@ -125,7 +132,7 @@ def _names(state: State, record: Record) -> set[OperationId]:
         return {one.operation_id for one in state.operations.values() if not one.finished}
     if not isinstance(record, DaemonStarted):
         return set()
-    return {*state.moving.values(), *state.reconciling.values()}
+    return {*state.moving.values(), *state.reconciling.values(), *state.continued}
 
 
 def _count(state: State, operation_id: OperationId, position: int, at: int) -> State:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from supervisor.core.errors import IllegalTransition
+from supervisor.core.evolve import open as open_
 from supervisor.core.evolve.put import call_of, put, put_call
 from supervisor.core.record import (
     CallAccepted,
@@ -36,8 +37,11 @@ def accepted(state: State, operation: Operation, record: CallAccepted) -> State:
         at=record.at,
         retry_of=record.retry_of,
         queued=relaunch,
+        continuation=record.continuation,
+        input_digest=record.input_digest,
     )
     operation = attrs.evolve(operation, call_order=(*operation.call_order, record.call_id))
+    operation = open_.call_accepted(operation, call, record)
     state = put_call(state, operation, call)
     return attrs.evolve(state, calls=state.calls.set(record.call_id, operation.operation_id))
 
@@ -62,7 +66,9 @@ def queued(state: State, operation: Operation, record: CallQueued) -> State:
     call = call_of(operation, record.call_id)
     if call.live is not None or call.queued is not None or call.retried_by is not None:
         raise IllegalTransition(f"runs, waits or is retried already: {record}")
-    call = attrs.evolve(call, queued=record.relaunch, refused=None, refused_detail="")
+    call = attrs.evolve(
+        call, queued=record.relaunch, refused=None, refused_detail="", stopped=False
+    )
     return put_call(state, operation, call)
 
 

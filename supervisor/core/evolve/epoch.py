@@ -8,6 +8,7 @@ from __future__ import annotations
 import attrs
 
 from supervisor.core.errors import IllegalTransition
+from supervisor.core.evolve import open as open_
 from supervisor.core.evolve.attempt import interrupt
 from supervisor.core.evolve.put import put, put_call, put_effect
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId
@@ -25,6 +26,7 @@ def daemon_started(state: State, record: DaemonStarted) -> State:
     for effect_id, operation_id in state.reconciling.items():
         survivor = effect_id in record.asking
         state = _leave_reconciler(state, operation_id, effect_id, survivor=survivor)
+    state = open_.restarted(state, record)
     return attrs.evolve(state, epoch=record.epoch, boot_id=record.boot_id)
 
 

@@ -6,11 +6,13 @@ import attrs
 
 from supervisor.core.budget import Budget
 from supervisor.core.errors import IllegalTransition
+from supervisor.core.evolve import open as open_
 from supervisor.core.evolve.put import put, put_call
 from supervisor.core.record import (
     ArtifactsAccepted,
     BudgetExtended,
     CancelRequested,
+    Ending,
     OperationAccepted,
     ResumeAccepted,
     SessionCreated,
@@ -43,18 +45,19 @@ def accepted(state: State, record: OperationAccepted) -> State:
         labels=record.labels,
     )
     unfinished = state.unfinished.get(record.session_id, 0) + 1
-    return attrs.evolve(
+    state = attrs.evolve(
         put(state, operation),
         accepted=state.accepted + 1,
         messages=state.messages.set(message, record.operation_id),
         unfinished=state.unfinished.set(record.session_id, unfinished),
     )
+    return open_.accepted(state, record)
 
 
 def cancel_requested(state: State, operation: Operation, record: CancelRequested) -> State:
     """Nothing that waits is started any more; what runs is ended by the shell."""
     operation = attrs.evolve(operation, cancel_requested=True, cancel_reason=record.reason)
-    state = put(state, operation)
+    state = open_.end_open(put(state, operation), operation, record.at, Ending.CANCELLED)
     for call in operation.ordered_calls():
         if call.queued is not None:
             known = state.operations[operation.operation_id]

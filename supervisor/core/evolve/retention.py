@@ -6,8 +6,9 @@ from __future__ import annotations
 import attrs
 
 from supervisor.core.errors import IllegalTransition
+from supervisor.core.evolve import open as open_
 from supervisor.core.evolve.put import put
-from supervisor.core.record import OperationAbandoned, OperationEvicted, TombstoneExpired
+from supervisor.core.record import Ending, OperationAbandoned, OperationEvicted, TombstoneExpired
 from supervisor.core.standing import Waits, waits_for
 from supervisor.core.state import Operation, State, Tombstone
 
@@ -27,7 +28,8 @@ def abandoned(state: State, operation: Operation, record: OperationAbandoned) ->
     if operation.operation_id not in state.interrupted:
         raise IllegalTransition(f"does not wait for that: {record}")
     reason = f"nobody asked for it in {record.days} days"
-    return put(state, attrs.evolve(operation, cancel_requested=True, cancel_reason=reason))
+    operation = attrs.evolve(operation, cancel_requested=True, cancel_reason=reason)
+    return open_.end_open(put(state, operation), operation, record.at, Ending.CANCELLED)
 
 
 def evicted(state: State, operation: Operation, record: OperationEvicted) -> State:
@@ -35,6 +37,7 @@ def evicted(state: State, operation: Operation, record: OperationEvicted) -> Sta
     one = operation.operation_id
     if one not in state.finished:
         raise IllegalTransition(f"does not wait for that: {record}")
+    state = open_.evicted(state, operation)
     calls, effects = state.calls.mutate(), state.effects.mutate()
     for call_id in operation.call_order:
         del calls[call_id]

@@ -10,8 +10,10 @@ import attrs
 
 from supervisor.core.ids import CallId, EffectId, OperationId, SessionId
 from supervisor.core.record.values import (
+    Answer,
     By,
     DeclaredEffect,
+    Ending,
     Exit,
     Identity,
     Kind,
@@ -20,6 +22,7 @@ from supervisor.core.record.values import (
     Result,
     Settler,
     Terms,
+    Trigger,
     Usage,
 )
 
@@ -97,6 +100,11 @@ class CallAccepted(OperationRecord):
     timeout_ms: int
     by: By
     retry_of: CallId | None = None
+    # Of an open operation: where it was asked, by which request, for exactly which input.
+    continuation: int | None = None
+    request_id: str = ""
+    request_digest: str = ""
+    input_digest: str = ""
 
 
 @attrs.frozen
@@ -262,6 +270,42 @@ class ResumeAccepted(OperationRecord):
 
 
 @attrs.frozen
+class ContinuationOpened(OperationRecord):
+    """An open operation takes calls. `after` is the continuation that this one follows."""
+
+    n: int
+    trigger: Trigger
+    by: By
+    after: int | None = None
+    request_id: str = ""
+
+
+@attrs.frozen
+class ContinuationEnded(OperationRecord):
+    """No more calls in this one. What runs goes on, unless the reason is `stop`."""
+
+    n: int
+    reason: Ending
+    by: By
+    mono: int = 0
+
+
+@attrs.frozen
+class RepeatAnswered(OperationRecord):
+    """A request for a write that was asked before is answered by that write's call.
+
+    It uses up the call's one answer in this continuation.
+    """
+
+    call_id: CallId
+    continuation: int
+    request_id: str
+    request_digest: str
+    answer: Answer
+    by: By
+
+
+@attrs.frozen
 class BudgetExtended(OperationRecord):
     max_run_ms: int
     reason: str
@@ -364,6 +408,9 @@ KINDS: Mapping[str, type[Record]] = {
         DeathProven,
         CancelRequested,
         ResumeAccepted,
+        ContinuationOpened,
+        ContinuationEnded,
+        RepeatAnswered,
         BudgetExtended,
         ArtifactsAccepted,
         OperationAbandoned,

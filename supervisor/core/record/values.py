@@ -35,6 +35,38 @@ class Kind(enum.Enum):
     OPEN = "open"
 
 
+class Trigger(enum.Enum):
+    """What opened a continuation: its message, the agent by itself, or a person."""
+
+    MESSAGE = "message"
+    AUTO = "auto"
+    MANUAL = "manual"
+
+
+class Ending(enum.Enum):
+    """Why a continuation ended. The last three are nobody's to give."""
+
+    DONE = "done"
+    TIME_LIMIT = "time_limit"
+    ERROR = "error"
+    STOP = "stop"
+    CREDENTIAL = "credential"
+    RATE_LIMIT = "rate_limit"
+    CONTINUED = "continued"
+    CANCELLED = "cancelled"
+    RESTART = "restart"
+
+
+class Answer(enum.Enum):
+    """How a request for a call of an open operation was answered."""
+
+    FRESH = "fresh"
+    RELAUNCHED = "relaunched"
+    RESTORED = "restored"
+    JOINED = "joined"
+    REPLAYED = "replayed"
+
+
 class Settler(enum.Enum):
     """Who said what came of an effect."""
 
