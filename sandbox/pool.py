@@ -7,6 +7,7 @@ when it turns out to be a long one.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import OrderedDict
 from collections.abc import Callable
@@ -276,13 +277,19 @@ class Pool:
 
 def _may_hang(spec: Spec) -> bool:
     """Whether its paths may lie on a file system that does: that must cost one request only."""
-    return bool(spec.read or spec.write or spec.unix)
+    return bool(spec.distant or spec.read or spec.write or spec.unix)
+
+
+@functools.lru_cache(maxsize=4_096)
+def _looks(_spec: Spec) -> trio.CapacityLimiter:
+    """Those that hang take no thread that others wait for."""
+    return trio.CapacityLimiter(2)
 
 
 async def _stamp(spec: Spec) -> Stamp:
     if not _may_hang(spec):
         return stamp_of(spec)
     try:
-        return await scarce.in_thread(stamp_of, spec)
+        return await scarce.in_thread(stamp_of, spec, limiter=_looks(spec))
     except OSError as error:
         raise scarce.refused(error.errno or 0) from error

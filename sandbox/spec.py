@@ -97,6 +97,8 @@ class Spec:
     trusted: bool = False
     traceable: bool = False
     """Its init may be traced by others of its uid: for a trial under strace, never for work."""
+    distant: bool = False
+    """Some of its paths may stop answering: they are never looked at on the daemon's loop."""
 
 
 def _argv(_: object, __: object, argv: tuple[str, ...]) -> None:

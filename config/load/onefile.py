@@ -47,6 +47,8 @@ class Handler:
     sources: tuple[Path, ...] = attrs.field(default=(), repr=False)
     document: Mapping[str, Any] = attrs.field(factory=dict[str, Any], repr=False)
     hashes: Hashes = attrs.field(factory=Hashes, repr=False, eq=False)
+    distant: bool = False
+    """Whether a look at its files may hang: said by whoever judges what it is shown."""
 
     @property
     def name(self) -> str:

@@ -36,6 +36,7 @@ from supervisor.core.step import Decision, Exited, Input, OpenGate, Ready, Withh
 from supervisor.core.step import Lost as LostEvent
 from supervisor.dispatch.command import Secrets, command_of, secrets_of, spec_of
 from supervisor.dispatch.conversation import Conversation
+from supervisor.dispatch.distant import look
 from supervisor.dispatch.ending import judge, killed_with_init, usage_of
 from supervisor.dispatch.engine import Engine, Live, Unavailable, new_id, spill
 
@@ -89,7 +90,7 @@ async def _loaded(engine: Engine, call_id: CallId) -> Handler | None:
 async def _placed(engine: Engine, handler: Handler, call_id: CallId, lent: frozenset[int]) -> None:
     """With a slot: nothing is prepared for what would be refused anyway."""
     try:
-        digest = fresh(handler)
+        digest = await look(handler, fresh, handler)
         asked = _ready(engine, call_id, digest, _NOBODY, ())
         if not _opens(decide(engine.state, asked)):
             await engine.commit(asked)
@@ -114,7 +115,7 @@ async def prepare(engine: Engine, handler: Handler, *, writes: bool) -> Sandbox:
     SandboxUnavailable; OSError when there is no descriptor to look at the handler's files with.
     """
     try:
-        spec = spec_of(engine.config, handler, writes=writes)
+        spec = await look(handler, lambda: spec_of(engine.config, handler, writes=writes))
     except ValueError as error:
         remedy = f"Correct the [sandbox] table of {handler.file}."
         raise SandboxUnavailable("manifest", str(error), remedy) from error
@@ -212,7 +213,7 @@ class Attempt:
             refusal = await self._changed()
             if refusal is None:
                 secrets = secrets_of(self._engine.config, self._handler)
-        except (ConfigError, OSError) as error:  # no descriptor or thread to look with
+        except (ConfigError, SandboxUnavailable, OSError) as error:  # nothing to look with, or at
             refusal = Refusal("SandboxUnavailable", str(error), call_id=self._key.call_id)
         if refusal is not None or secrets is None:
             assert refusal is not None
@@ -225,6 +226,7 @@ class Attempt:
         uid = self._engine.state.operation_of(self._key.call_id).requester.uid
         loaded = self._engine.handlers.get(self._handler.name)
         denial = await authority(self._engine, loaded or self._handler, uid, self._lent)
+        digest = await look(self._handler, fresh, self._handler)
         # Nothing is waited for from here to the spawn.
         operation = self._engine.state.operation_of(self._key.call_id)
         if self._reason == "shutdown":
@@ -237,7 +239,7 @@ class Attempt:
         if loaded is None or loaded.digest != self._handler.digest:
             detail = f"the manifest of {self._handler.name!r} changed while it was being started"
             return Refusal("HandlerArtifactChanged", detail)
-        return artifact_refusal(operation, call, fresh(self._handler))
+        return artifact_refusal(operation, call, digest)
 
     def _not_started(self, code: str | None, detail: str) -> Exited:
         key = self._key

@@ -73,6 +73,7 @@ def spec_of(config: Config, handler: Handler, *, writes: bool = True) -> box.Spe
         memory_max=asked.memory_max,
         accept_missing=asked.accept_missing,
         trusted=asked.trusted,
+        distant=handler.distant,
     )
 
 

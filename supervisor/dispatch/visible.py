@@ -26,6 +26,7 @@ from config.problems import ConfigError, Problem, WrongValueError
 from config.schema import Config
 from sandbox.closure import Closure, closure
 from sandbox.spec import DEFAULT_ENVIRONMENT, LAYERS, RECORDED
+from supervisor.dispatch.distant import distant
 from supervisor.dispatch.patience import patiently
 
 _KEPT_MAX = 512
@@ -60,7 +61,7 @@ def visible(config: Config, handler: Handler) -> Visible:
     found = [closure(one, search_path=search_path, alone=alone) for one in programs(handler)]
     made = _together(found)
     if len(_kept) >= _KEPT_MAX:
-        _kept.pop(next(iter(_kept)))
+        _kept.pop(next(iter(_kept)), None)  # another thread may have been first
     _kept[key] = (_stamps(made.looked), made)
     return made
 
@@ -113,7 +114,7 @@ def load_one(config: Config, file: Path) -> Handler:
     problems = list(_faults(config, handler, {**_others(config, handler.name), **shown}))
     if problems:
         raise ConfigError(problems)
-    return _warned(handler, shown[handler.name])
+    return _judged(handler, shown[handler.name])
 
 
 def _others(config: Config, name: str) -> dict[str, Visible]:
@@ -142,7 +143,7 @@ def _load(config: Config, looking: Looking, *, strict: bool) -> Handlers:
     if strict and broken:
         raise ConfigError(problem for problems in broken.values() for problem in problems)
     good = {
-        name: _warned(handler, shown[name])
+        name: _judged(handler, shown[name])
         for name, handler in handlers.good.items()
         if name not in broken
     }
@@ -155,8 +156,11 @@ def _load(config: Config, looking: Looking, *, strict: bool) -> Handlers:
     )
 
 
-def _warned(handler: Handler, shown: Visible) -> Handler:
-    return attrs.evolve(handler, warnings=(*handler.warnings, *_doubts(handler, shown)))
+def _judged(handler: Handler, shown: Visible) -> Handler:
+    asked = handler.manifest.sandbox
+    paths = (*programs(handler), *shown.paths, *asked.read, *asked.write, *asked.unix)
+    warnings = (*handler.warnings, *_doubts(handler, shown))
+    return attrs.evolve(handler, warnings=warnings, distant=distant(paths))
 
 
 def _unknown_layers(handler: Handler) -> Iterator[Problem]:

@@ -12,6 +12,7 @@ import trio
 from config.access import Denial, may_run, missing_role, missing_run
 from config.load import Handler, fresh
 from config.schema import Role
+from sandbox.spec import SandboxUnavailable
 from supervisor.api.views import operation_view
 from supervisor.api.wire import JSON, PROBLEM, dumps, problem
 from supervisor.core.access import Verb
@@ -24,6 +25,7 @@ from supervisor.core.standing import FINAL, operation_state
 from supervisor.core.state import Call, Effect, Operation
 from supervisor.core.step import Decision
 from supervisor.dispatch import Engine
+from supervisor.dispatch.distant import look
 from supervisor.server import Peer, Response
 
 # Of their own: look-ups that hang must not take the threads that others wait for.
@@ -181,10 +183,16 @@ class Context:
             raise Denied(Refusal("UnknownHandler", f"its manifest is broken: {broken}", fix=fix))
         raise Denied(Refusal("UnknownHandler", f"no handler {name!r} is loaded"))
 
-    def digests(self, operation: Operation) -> dict[str, str | None]:
+    async def digests(self, operation: Operation) -> dict[str, str | None]:
         names = {call.terms.handler for call in operation.ordered_calls()}
-        found = {name: self.engine.handlers.get(name) for name in names}
-        return {name: fresh(one) if one is not None else None for name, one in found.items()}
+        found = {name: self.engine.handlers.get(name) for name in sorted(names)}
+        try:
+            return {
+                name: await look(one, fresh, one) if one is not None else None
+                for name, one in found.items()
+            }
+        except (SandboxUnavailable, OSError) as unavailable:
+            raise Denied(Refusal("SandboxUnavailable", str(unavailable))) from unavailable
 
     async def read(self) -> None:
         """Reads show what is durable: they wait for what is being written."""

@@ -45,7 +45,7 @@ async def get_recovery(context: Context, command: routes.GetRecovery, caller: Ca
         operation,
         moment,
         margin_ms=context.engine.config.budget_margin_ms,
-        digests=context.digests(operation),
+        digests=await context.digests(operation),
     )
     return json_response(200, recovery_view(operation, projection, moment))
 
@@ -97,7 +97,7 @@ async def accept_artifacts(
     context: Context, command: routes.AcceptArtifacts, caller: Caller
 ) -> Response:
     operation = context.operation(command.operation_id, caller, Verb.ADMIN)
-    digests = {k: v for k, v in context.digests(operation).items() if v is not None}
+    digests = {k: v for k, v in (await context.digests(operation)).items() if v is not None}
     decision = await context.engine.commit(
         ArtifactsAsked(
             context.engine.now(), operation.operation_id, caller.by, digests, command.reason
