@@ -28,7 +28,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from supervisor.journal import durably
-from supervisor.journal.chain import Tip, Walker, segments_among
+from supervisor.journal.chain import Tip
 from supervisor.journal.codec import Line
 from supervisor.journal.errors import AnchorUnreadable, JournalIOError, NothingToAnchor
 from supervisor.journal.read import Progress, Reader
@@ -192,13 +192,12 @@ def newest(
     Raises JournalCorrupt, JournalTooNew, JournalIOError, and NothingToAnchor.
     """
     reader, seen, last = Reader(directory, progress), Sightings(), _Newest(durable)
-    segments = segments_among(reader.names)
 
     def emit(file: str, offset: int, line: Line) -> None:
         seen.see(line)
         last.see(file, offset, line)
 
-    Walker(segments, reader.load, emit, reader.again).run()
+    reader.walker(emit).run()
     if last.proven is None or last.proven[2].position == 0:
         raise NothingToAnchor(str(directory))
     file, offset, line = last.proven

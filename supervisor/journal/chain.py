@@ -19,6 +19,7 @@ from supervisor.journal.codec import (
     GENESIS,
     Header,
     Line,
+    Previous,
     Repair,
     TooNew,
     aligned,
@@ -47,21 +48,43 @@ def segment_name(number: int, first: int) -> str:
     return f"{number:08}-{first:012}.jnl"
 
 
-def segments_among(names: Iterable[str]) -> list[SegmentName]:
-    """The segments in order. Raises JournalCorrupt when a number is missing or taken twice."""
-    found = sorted(name for name in names if name.endswith(".jnl"))
+def segments_among(names: Iterable[str], since: int = 1) -> list[SegmentName]:
+    """The segments in order, those before number `since` left out.
+
+    Raises JournalCorrupt when a number from there on is missing or taken twice.
+    """
     segments: list[SegmentName] = []
-    for expected, name in enumerate(found, 1):
+    for segment in _named(names):
+        expected = since + len(segments)
+        if segment.number < since:
+            continue
+        if segment.number < expected:
+            raise _structure(segment.name, f"segment {segment.number} exists twice")
+        if segment.number > expected:
+            raise _structure(f"{expected:08}-*.jnl", "the segment is missing")
+        segments.append(segment)
+    if since > 1 and not segments:
+        raise _structure(f"{since:08}-*.jnl", "the segment is missing")
+    return segments
+
+
+def unbroken_since(names: Iterable[str]) -> int:
+    """The lowest number from which on no segment is missing."""
+    numbers = {segment.number for segment in _named(names)}
+    since = max(numbers, default=1)
+    while since - 1 in numbers:
+        since -= 1
+    return since
+
+
+def _named(names: Iterable[str]) -> list[SegmentName]:
+    found: list[SegmentName] = []
+    for name in sorted(name for name in names if name.endswith(".jnl")):
         match = _NAME.fullmatch(name)
         if match is None:
             raise _structure(name, "no segment's name: it is not one of this journal's files")
-        number, first = int(match[1]), int(match[2])
-        if number < expected:
-            raise _structure(name, f"segment {number} exists twice")
-        if number > expected:
-            raise _structure(f"{expected:08}-*.jnl", "the segment is missing")
-        segments.append(SegmentName(number, first, name))
-    return segments
+        found.append(SegmentName(int(match[1]), int(match[2]), name))
+    return found
 
 
 def _structure(file: str, why: str) -> JournalCorrupt:
@@ -71,7 +94,7 @@ def _structure(file: str, why: str) -> JournalCorrupt:
 @dataclasses.dataclass(slots=True)
 class Tip:
     """The last proven line, and counts up to it. `durable` is the highest watermark seen,
-    `last_frame` the last decision's position.
+    `last_frame` the last decision's position; the walk began behind position `base`.
 
     `blemishes` are damaged bytes that touch no frame: a terminator, or padding between
     batches. Nothing is lost, but the disk deserves suspicion. `repairs` are losses that an
@@ -85,6 +108,7 @@ class Tip:
     last_frame: int = 0
     marks: int = 0
     bytes: int = 0
+    base: int = 0
     blemishes: list[str] = dataclasses.field(default_factory=list[str])
     repairs: list[Repair] = dataclasses.field(default_factory=list[Repair])
 
@@ -102,6 +126,18 @@ class Walked(NamedTuple):
 Emit = Callable[[str, int, Line], None]
 
 
+class Known(NamedTuple):
+    """A line that was durable, as a snapshot `source` says: the one of segment `name`, with
+    this `number`, that ends at `end`."""
+
+    source: str
+    number: int
+    name: str
+    end: int
+    position: int
+    digest: str
+
+
 class Walker:
     """One walk. After a raise, `tip` and what was emitted are the proven prefix."""
 
@@ -111,6 +147,7 @@ class Walker:
         load: Callable[[str], bytes],
         emit: Emit,
         again: Callable[[str], bytes | None] = lambda _name: None,
+        known: Sequence[Known] = (),
         *,
         tip: Tip | None = None,
         before: str | None = None,
@@ -118,9 +155,13 @@ class Walker:
         """`again` may read the newest segment once more before its end is called rot:
         beside a live writer the first look may have met a batch half copied.
 
+        Every `known` line of these segments must be met. Without any the first segment
+        must be number 1; with one it may be a later one.
+
         To go on from what an earlier walk proved, `tip` stands at the end of the segment
         named `before`, and `segments` begin with the one that follows it.
         """
+        self._known = {(k.name, k.end): k for k in known}
         self.tip = Tip() if tip is None else tip
         self._before = before
         self._again = again
@@ -128,6 +169,11 @@ class Walker:
         self._load = load
         self._emit = emit
         self._gap: int | None = None
+
+    @property
+    def segments(self) -> int:
+        """How many there are to walk."""
+        return len(self._segments)
 
     def run(self) -> Walked:
         """Raises JournalCorrupt, JournalTooNew, and whatever reading a segment raises."""
@@ -152,6 +198,7 @@ class Walker:
             buf = following
             header, end = self._enter(index, buf)
         end, tail = self._newest(len(self._segments) - 1, buf, end, header)
+        self._all_met(end)
         return Walked(self._segments, header, end, tail, self.tip)
 
     def _enter(self, index: int, buf: bytes) -> tuple[Header, int]:
@@ -163,6 +210,9 @@ class Walker:
             raise self._corrupt(segment.name, 0, None, "no intact segment header", buf)
         before = None if header.previous is None else header.previous.name
         named = self._segments[index - 1].name if index else self._before
+        if index == 0 and header.previous is not None and self._known:
+            self._begin(header.previous)
+            named = before
         joined = line.position == self.tip.position and line.previous == self.tip.digest[:32]
         if not joined or before != named:
             raise self._corrupt(segment.name, 0, None, "does not continue the one before", buf)
@@ -170,6 +220,24 @@ class Walker:
             raise self._corrupt(segment.name, 0, None, "its name is another segment's", buf)
         self._accept(segment.name, 0, line)
         return header, line.end
+
+    def _begin(self, previous: Previous) -> None:
+        """What comes before was let go: the header says where it ended, and a known line
+        further on vouches for the header."""
+        self.tip.position = self.tip.durable = self.tip.base = previous.position
+        self.tip.digest = previous.digest
+
+    def _met(self, name: str, line: Line) -> None:
+        known = self._known.pop((name, line.end), None)
+        if known is not None and (known.position, known.digest) != (line.position, line.digest):
+            why = f"position {line.position} is not what {known.source} says was durable there"
+            raise self._corrupt(name, line.end, None, why, b"")
+
+    def _all_met(self, end: int) -> None:
+        for known in self._known.values():
+            if known.number >= self._segments[0].number:
+                why = f"{known.source} proves that position {known.position} had been durable"
+                raise self._corrupt(self._segments[-1].name, end, known.position, why, b"")
 
     def _header(self, name: str, line: Line) -> Header | None:
         try:
@@ -266,6 +334,8 @@ class Walker:
         if self._gap is not None:
             tip.blemishes.append(f"{name} at byte {self._gap}: damaged line end, frame intact")
         tip.bytes += end - offset
+        if self._known:
+            self._met(name, line)
         self._emit(name, offset, line)
 
     def _own(self, name: str, offset: int, line: Line) -> None:
@@ -278,7 +348,7 @@ class Walker:
             self.tip.repairs.append(repair)
         elif kind == "mark":
             self.tip.marks += 1
-        else:
+        elif kind != "snapshot":
             raise self._corrupt(name, offset, None, f"a {kind} where none belongs", b"")
 
     def _corrupt(

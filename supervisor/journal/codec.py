@@ -222,7 +222,7 @@ def own_kind(payload: bytes) -> str:
         kind = json.loads(payload)["k"]
     except (ValueError, KeyError, TypeError) as error:
         raise TooNew("a frame that is neither a decision nor a known kind") from error
-    if kind not in ("segment", "mark", "repair"):
+    if kind not in ("segment", "mark", "repair", "snapshot"):
         raise TooNew(f"a frame of kind {kind!r}")
     return str(kind)
 

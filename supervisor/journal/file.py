@@ -75,6 +75,17 @@ class Os:
     def rename(self, directory: int, old: str, new: str) -> None:
         os.rename(old, new, src_dir_fd=directory, dst_dir_fd=directory)
 
+    def link(self, directory: int, name: str, place: int) -> None:
+        """The same file under the same name in another directory."""
+        os.link(name, name, src_dir_fd=directory, dst_dir_fd=place, follow_symlinks=False)
+
+    def subdirectory(self, directory: int, name: str) -> int:
+        """Open it; made private and durable when it is not there yet."""
+        if not self.exists(directory, name):
+            os.mkdir(name, 0o700, dir_fd=directory)
+            os.fsync(directory)
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+
     def unlink(self, directory: int, name: str) -> None:
         os.unlink(name, dir_fd=directory)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import attrs
@@ -34,7 +34,7 @@ from supervisor.journal.errors import (
     JournalTooNew,
 )
 from supervisor.journal.file import REAL, Os
-from supervisor.journal.opening import Opened, Watch, open_directory
+from supervisor.journal.opening import OnSnapshot, Opened, Watch, open_directory
 from supervisor.journal.room import frame_cost
 
 __all__ = [
@@ -59,6 +59,9 @@ SEGMENT_BYTES_MIN = 4096
 class Recovered:
     """What opening found. `verdict` is `clean` or `torn-tail`, whose bytes are `discarded`.
 
+    The replay began behind position `started_from`, or with the first decision when 0.
+    `refused` says of each snapshot that was put into quarantine what is wrong with it.
+
     `blemishes` name damaged bytes that touch no frame; nothing is lost by them.
     """
 
@@ -69,6 +72,8 @@ class Recovered:
     segments: int
     blemishes: tuple[str, ...]
     took_ms: int
+    started_from: int = 0
+    refused: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
 @attrs.frozen
@@ -104,6 +109,8 @@ class Journal:
             segments=len(opened.walked.segments),
             blemishes=tuple(tip.blemishes),
             took_ms=0,
+            started_from=opened.started_from,
+            refused=opened.refused,
         )
         self._os = os_
         self._directory = directory
@@ -119,6 +126,7 @@ class Journal:
         cls,
         directory: Path,
         on_frame: Callable[[Frame], None],
+        on_snapshot: OnSnapshot | None = None,
         *,
         segment_bytes: int = 16 << 20,
         align: int = 512,
@@ -128,9 +136,12 @@ class Journal:
     ) -> Journal:
         """Lock, read, judge, hand every decision to `on_frame`, and make it safe to append.
 
-        `watch` is called once it is locked, and what it gives sees every line and may
-        refuse. Raises JournalLocked; JournalCorrupt after `on_frame` had the proven prefix,
-        with nothing changed on disk; JournalTooNew; JournalIOError. Blocks while it reads.
+        With `on_snapshot` the newest whole snapshot's position and content go there first,
+        and only what is behind it to `on_frame`. `watch` is called once it is locked, and
+        what it gives sees every line and may refuse.
+
+        Raises JournalLocked; JournalCorrupt after `on_frame` had the proven prefix, with
+        nothing changed on disk; JournalTooNew; JournalIOError. Blocks while it reads.
         """
         if align not in (0, 512, 4096) or segment_bytes < max(SEGMENT_BYTES_MIN, 16 * align):
             raise ValueError(f"no such layout: segments of {segment_bytes} aligned to {align}")
@@ -142,7 +153,13 @@ class Journal:
         try:
             lock.take(os_, fd, directory, wait_ms=lock_wait_ms)
             opened = open_directory(
-                os_, fd, on_frame, segment_bytes=segment_bytes, align=align, watch=watch
+                os_,
+                fd,
+                on_frame,
+                on_snapshot,
+                segment_bytes=segment_bytes,
+                align=align,
+                watch=watch,
             )
             committer = Committer(
                 os_,

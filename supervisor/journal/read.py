@@ -12,9 +12,10 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from supervisor.journal.chain import Walked, Walker, segments_among
-from supervisor.journal.codec import Frame, Line
-from supervisor.journal.errors import JournalError, JournalIOError
+from supervisor.journal.chain import Emit, Walked, Walker, segments_among, unbroken_since
+from supervisor.journal.codec import Frame, Line, TooNew
+from supervisor.journal.errors import JournalError, JournalIOError, JournalTooNew
+from supervisor.journal.snapshot import Found, find, known, snapshots_among
 
 Progress = Callable[[int, int], None]
 
@@ -61,7 +62,7 @@ def entries(
             yield entry_of(file, offset, line, durable)
         found.clear()
 
-    walker = Walker(segments_among(reader.names), reader.load, emit, reader.again)
+    walker = reader.walker(emit)
     steps = walker.steps()
     while True:
         try:
@@ -96,6 +97,26 @@ class Reader:
         self._total = sum(sizes)
         self._done = 0
         self._times = 0
+
+    def walker(self, emit: Emit) -> Walker:
+        """From the oldest segment from which on none is missing; a missing one that no
+        whole snapshot covers raises JournalCorrupt. JournalTooNew as well.
+
+        Damaged snapshots are no damage to the chain, and become blemishes.
+        """
+        found = self._snapshots()
+        covered = max((one.point.number for one in found.whole), default=1)
+        since = min(unbroken_since(self.names), covered)
+        segments = segments_among(self.names, since)
+        walker = Walker(segments, self.load, emit, self.again, [known(one) for one in found.whole])
+        walker.tip.blemishes += [f"{name}: {why}" for name, why in found.bad.items()]
+        return walker
+
+    def _snapshots(self) -> Found:
+        try:
+            return find(self.names, self._read)
+        except TooNew as error:
+            raise JournalTooNew(snapshots_among(self.names)[0], str(error)) from error
 
     def load(self, name: str) -> bytes:
         content = self._read(name)

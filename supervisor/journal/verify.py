@@ -31,7 +31,7 @@ from supervisor.journal.anchor import (
     judge,
     read_anchors,
 )
-from supervisor.journal.chain import Tip, Walker, segments_among
+from supervisor.journal.chain import Tip
 from supervisor.journal.codec import GENESIS, Line, Repair
 from supervisor.journal.errors import Damage, JournalCorrupt, JournalError
 from supervisor.journal.read import Progress, Reader
@@ -48,6 +48,7 @@ class VerifyReport(NamedTuple):
     in flight at a crash, or is just being written. `torn` bytes behind the end are the
     remains of a batch that was never acknowledged; the next start excludes them.
     `unanchored` decisions come after the newest anchor that holds: all, when none does.
+    Segments up to position `base` were let go: for what they held the snapshots stand.
     """
 
     verdict: str
@@ -67,6 +68,7 @@ class VerifyReport(NamedTuple):
     damage: Damage | None
     problem: str | None
     took_ms: int
+    base: int = 0
 
     @property
     def anchored(self) -> bool:
@@ -94,11 +96,10 @@ class _Check:
     def run(self, directory: Path, progress: Progress) -> None:
         try:
             reader = Reader(directory, progress)
-            names = segments_among(reader.names)
-            if not names:
+            walker = reader.walker(self._emit)
+            if not walker.segments:
                 self.problem = f"{directory} holds no journal"
-            walker = Walker(names, reader.load, self._emit, reader.again)
-            self.tip, self.segments = walker.tip, len(names)
+            self.tip, self.segments = walker.tip, walker.segments
             self.torn = walker.run().tail.discarded
         except JournalCorrupt as error:
             self.damage = error.report
@@ -154,6 +155,7 @@ def verify(
         damage=check.damage,
         problem=check.problem,
         took_ms=(time.monotonic_ns() - started) // 1_000_000,
+        base=tip.base,
     )
 
 
@@ -169,8 +171,13 @@ def describe(report: VerifyReport) -> str:
     lines = [f"{note}; the disk deserves a look" for note in report.blemishes]
     lines.append(
         f"{report.frames} decisions in {report.segments} segments, "
-        f"positions 1..{report.position}, {report.took_ms} ms"
+        f"positions {report.base + 1}..{report.position}, {report.took_ms} ms"
     )
+    if report.base:
+        lines.append(
+            f"segments up to position {report.base} are not here: a snapshot stands for them, "
+            "and only the archive could prove it"
+        )
     if report.journal != UNKNOWN:
         lines.append(f"journal {report.journal}")
     lines += [f"anchor {one.finding}: {one.why}" for one in report.anchors]

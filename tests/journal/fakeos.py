@@ -54,7 +54,7 @@ class Inode:
 
 
 class FakeOs(Os):
-    """One directory, and those below it, whose files have their path for a name.
+    """One directory, 0, and others below and beside it, whose files have their path for a name.
 
     `after` is called behind each call that changes something.
     """
@@ -67,6 +67,7 @@ class FakeOs(Os):
         self.fds: dict[int, int] = {}
         self.below: dict[int, str] = {}  # descriptors of directories, which are negative
         self.sticky = False  # dropping clean pages does not work (they are in use)
+        self.far = False  # the other directories are on another file system
         self.before: Callable[[str], None] = lambda call: None
         self.after: Callable[[str], None] = lambda call: None
         self._number = 1000
@@ -82,9 +83,7 @@ class FakeOs(Os):
         parts = path.parts[1:]  # the first is the journal's own
         if not parts:
             return 0
-        fd = -1 - len(self.below)
-        self.below[fd] = "/".join(parts) + "/"
-        return fd
+        return self.place("/".join(parts) + "/")
 
     def listdir(self, directory: int) -> list[str]:
         self.before("listdir")
@@ -92,10 +91,21 @@ class FakeOs(Os):
         inside = (n.removeprefix(prefix) for n in self.names if n.startswith(prefix))
         return sorted({name.split("/")[0] for name in inside})
 
+    def subdirectory(self, directory: int, name: str) -> int:
+        self.before("subdirectory")
+        return self.place(self._path(directory, name) + "/")
+
+    def place(self, prefix: str) -> int:
+        """A descriptor of the directory whose files are named with this prefix."""
+        known = next((fd for fd, place in self.below.items() if place == prefix), None)
+        fd = -1 - len(self.below) if known is None else known
+        self.below[fd] = prefix
+        return fd
+
     def open(self, directory: int, name: str, *, create: bool = False) -> int:
         self.before("open")
+        name = self._path(directory, name)
         self._number += 1
-        name = self.below.get(directory, "") + name
         if create:
             if name in self.names:
                 raise FileExistsError(errno.EEXIST, "exists", name)
@@ -119,7 +129,7 @@ class FakeOs(Os):
 
     def exists(self, directory: int, name: str) -> bool:
         self.before("exists")
-        return name in self.names
+        return self._path(directory, name) in self.names
 
     def allocate(self, fd: int, size: int) -> None:
         self.before("allocate")
@@ -177,22 +187,31 @@ class FakeOs(Os):
 
     def rename(self, directory: int, old: str, new: str) -> None:
         self.before("rename")
+        old, new = self._path(directory, old), self._path(directory, new)
         self._move(old, new, self.names[old])
         self.after("rename")
 
+    def link(self, directory: int, name: str, place: int) -> None:
+        self.before("link")
+        if self.far:
+            raise OSError(errno.EXDEV, "another file system", name)
+        self._move(None, self._path(place, name), self.names[self._path(directory, name)])
+        self.after("link")
+
     def unlink(self, directory: int, name: str) -> None:
         self.before("unlink")
+        name = self._path(directory, name)
         self._named(name)
         self._move(name, None, self.names[name])
         self.after("unlink")
 
     def read_disk(self, directory: int, name: str) -> bytes:
         self.before("read_disk")
-        return self._named(name).written_back()
+        return self._named(self._path(directory, name)).written_back()
 
     def read_cached(self, directory: int, name: str, *, forget: bool = False) -> bytes:
         self.before("read_cached")
-        inode = self._named(name)
+        inode = self._named(self._path(directory, name))
         if forget and not self.sticky:
             inode.cache = bytearray(inode.written_back())
         return bytes(inode.cache)
@@ -201,6 +220,9 @@ class FakeOs(Os):
         if name not in self.names:
             raise FileNotFoundError(errno.ENOENT, "no such file", name)
         return self.inodes[self.names[name]]
+
+    def _path(self, directory: int, name: str) -> str:
+        return self.below.get(directory, "") + name
 
     def _inode(self, fd: int) -> Inode:
         return self.inodes[self.fds[fd]]
@@ -217,6 +239,7 @@ class FakeOs(Os):
         new.inodes = {ino: inode.copy() for ino, inode in self.inodes.items()}
         new.names, new.durable_names = dict(self.names), dict(self.durable_names)
         new.moves, new.sticky, new._number = list(self.moves), self.sticky, self._number
+        new.far, new.below = self.far, dict(self.below)
         return new
 
     def power_cuts(self, rng: random.Random, limit: int) -> Iterator[FakeOs]:

@@ -30,6 +30,8 @@ CALLS = {
     "unlinkat": "unlink",
     "unlink": "unlink",
     "mkdir": "open_directory",
+    "mkdirat": "subdirectory",
+    "linkat": "link",
     "getdents64": "listdir",
     "fstat": "size",
     "newfstatat": "exists",

@@ -1,0 +1,250 @@
+"""Snapshots: what a start makes of them, and every crash while one is made."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from supervisor.journal import archive, opening, snapshot, verify
+from supervisor.journal.codec import Frame
+from supervisor.journal.errors import JournalCorrupt
+from supervisor.journal.file import REAL
+from supervisor.journal.log import Journal
+from supervisor.journal.read import entries
+from supervisor.journal.snapshot import BadSnapshot, parse, snapshots_among
+from tests.journal.driver import SIZE, Driver
+from tests.journal.fakeos import FakeOs, contents_of, from_contents
+
+PLACES = {"removed": "", "archived": "archive/", "archived elsewhere": "archive/"}
+
+
+def joined(payloads: list[bytes]) -> bytes:
+    """A fold that forgets nothing: what was appended, in order."""
+    return b"[" + b",".join(payloads) + b"]"
+
+
+def take(driver: Driver, archive: str = "") -> str:
+    def record(payload: bytes) -> None:
+        driver.append([payload], decisions=False)
+
+    place = driver.os.place(archive) if archive else None
+    folded = [joined(driver.appended)]
+    return snapshot.take(driver.os, 0, driver.writer.point, folded, record, archive=place)
+
+
+class Start:
+    """What one start gave: the snapshot's content, if any, and the decisions behind it."""
+
+    def __init__(self, os_: FakeOs) -> None:
+        self.content: bytes | None = None
+        self.frames: list[Frame] = []
+        self.opened = opening.open_directory(
+            os_, 0, self.frames.append, self._begin, segment_bytes=SIZE, align=512
+        )
+
+    def _begin(self, _position: int, content: memoryview) -> None:
+        self.content = bytes(content)
+
+    @property
+    def folded(self) -> bytes:
+        began = [] if self.content in (None, b"[]") else [self.content[1:-1]]
+        return joined([*began, *(frame.payload for frame in self.frames)])
+
+
+def grown(*, snapshots: int, place: str = "", far: bool = False) -> Driver:
+    """Some segments with a snapshot in between, and decisions behind the last one."""
+    driver = Driver(FakeOs())
+    driver.os.far = far
+    for _ in range(snapshots):
+        for _ in range(4):
+            driver.grow(500, 300)
+        take(driver, place)
+    driver.grow(20)
+    return driver
+
+
+@pytest.mark.guarantee("J9")
+def test_a_snapshot_and_the_rest_fold_to_the_same_as_all_wherever_it_is_taken():
+    for before in range(12):
+        driver = Driver(FakeOs())
+        for _ in range(before):
+            driver.grow(700, 20)
+        if driver.writer.point.position:
+            take(driver)
+        driver.grow(300)
+        driver.grow(40, 40)
+        start = Start(driver.os.killed())
+        assert start.folded == joined(driver.appended)
+        assert len(start.frames) == 3
+
+
+@pytest.mark.guarantee("J4", "J9")
+def test_segments_stay_back_to_the_older_of_two_snapshots():
+    driver = grown(snapshots=5)
+    names = list(driver.os.names)
+    assert len(snapshots_among(names)) == 2
+    oldest = parse(snapshots_among(names)[-1], contents_of(driver.os)[snapshots_among(names)[-1]])
+    segments = sorted(name for name in names if name.endswith(".jnl"))
+    assert segments[0] == oldest.point.name
+    start = Start(driver.os.killed())
+    assert start.folded == joined(driver.appended)
+    assert len(start.frames) == 1
+
+
+@pytest.mark.guarantee("J1", "J9")
+@pytest.mark.parametrize("where", PLACES)
+def test_a_crash_at_any_call_while_a_snapshot_is_made_loses_nothing(where):
+    driver = grown(snapshots=2, place=PLACES[where], far=where == "archived elsewhere")
+    for _ in range(3):
+        driver.grow(500, 300)
+    rng, states, wanted = random.Random(3), 0, joined(driver.appended)
+    every = {name.removeprefix("archive/") for name in driver.os.names if ".jnl" in name}
+
+    def crash(_call: str) -> None:
+        nonlocal states
+        for image in [driver.os.killed(), *driver.os.power_cuts(rng, 12)]:
+            states += 1
+            assert Start(image).folded == wanted
+            assert not any(name.endswith(".tmp") for name in image.listdir(0))
+            if PLACES[where]:
+                assert every <= {name.removeprefix("archive/") for name in image.names}
+
+    driver.os.after = crash
+    take(driver, PLACES[where])
+    assert states >= 80
+
+
+@pytest.mark.guarantee("J2", "J9")
+def test_a_damaged_snapshot_is_put_aside_and_the_older_one_serves():
+    driver = grown(snapshots=3)
+    newest = snapshots_among(driver.os.names)[0]
+    damaged = from_contents(flipped(contents_of(driver.os), newest))
+    start = Start(damaged)
+    assert start.folded == joined(driver.appended)
+    assert list(start.opened.refused) == [newest]
+    assert newest not in damaged.names
+    assert f"quarantine/{newest}" in damaged.durable_names
+
+
+@pytest.mark.guarantee("J2", "J9")
+def test_without_a_whole_snapshot_the_log_serves_as_long_as_it_is_all_there():
+    driver = grown(snapshots=1)
+    name = snapshots_among(driver.os.names)[0]
+    start = Start(from_contents(flipped(contents_of(driver.os), name)))
+    assert start.content is None
+    assert start.folded == joined(driver.appended)
+
+
+@pytest.mark.guarantee("J2", "J9")
+def test_what_nothing_stands_for_any_more_is_named_and_nothing_is_changed():
+    contents = contents_of(grown(snapshots=3).os)
+    for name in snapshots_among(contents):
+        contents = flipped(contents, name)
+    disk = from_contents(contents)
+    with pytest.raises(JournalCorrupt) as caught:
+        Start(disk)
+    assert caught.value.report.file == "00000001-*.jnl"
+    assert all(name in str(caught.value) for name in snapshots_among(contents))
+    assert contents_of(disk) == contents
+
+
+@pytest.mark.guarantee("J2")
+def test_a_segment_that_a_snapshot_does_not_cover_is_missed():
+    contents = contents_of(grown(snapshots=3).os)
+    newest = parse(snapshots_among(contents)[0], contents[snapshots_among(contents)[0]])
+    rest = {name: held for name, held in contents.items() if name != newest.point.name}
+    with pytest.raises(JournalCorrupt, match=r"missing|had been durable"):
+        Start(from_contents(rest))
+
+
+@pytest.mark.guarantee("J2", "J9")
+def test_a_journal_that_is_older_than_its_snapshot_is_refused():
+    driver = Driver(FakeOs())
+    driver.grow(300)
+    older = contents_of(driver.os)
+    driver.grow(300)
+    name = take(driver)
+    mixed = {**older, name: contents_of(driver.os)[name]}
+    with pytest.raises(JournalCorrupt, match="had been durable"):
+        Start(from_contents(mixed))
+
+
+def test_no_changed_bit_and_no_cut_leaves_a_snapshot_whole():
+    driver = grown(snapshots=1)
+    name = snapshots_among(driver.os.names)[0]
+    content = contents_of(driver.os)[name]
+    for at in range(0, len(content) * 8, 7):
+        changed = bytearray(content)
+        changed[at // 8] ^= 1 << at % 8
+        with pytest.raises(BadSnapshot):
+            parse(name, bytes(changed))
+    for end in range(0, len(content), 5):
+        with pytest.raises(BadSnapshot):
+            parse(name, content[:end])
+
+
+def test_a_line_break_in_the_content_is_refused_and_leaves_nothing():
+    driver = grown(snapshots=1)
+    before = set(driver.os.names)
+    with pytest.raises(ValueError, match="one line"):
+        snapshot.write(driver.os, 0, driver.writer.point, [b"[", b"\n]"])
+    assert set(driver.os.names) == before
+
+
+@pytest.mark.guarantee("J5", "J6")
+def test_offline_readers_begin_where_the_journal_does_and_say_so(tmp_path):
+    driver = grown(snapshots=4)
+    laid_out(tmp_path, contents_of(driver.os))
+    report = verify.verify(tmp_path)
+    assert report.verdict == verify.INTACT
+    assert report.base > 0
+    assert f"segments up to position {report.base} are not here" in verify.describe(report)
+    found = [entry.payload for entry in entries(tmp_path) if entry.payload.startswith(b"[")]
+    assert found == driver.appended[-len(found) :]
+
+
+@pytest.mark.guarantee("J9")
+def test_a_real_directory_gives_the_same(tmp_path):
+    """The real calls: directories, hard links, the archive beside it."""
+    place = tmp_path / "archive"
+    driver = grown(snapshots=2)
+    laid_out(tmp_path / "j", contents_of(driver.os))
+    fd, aside = (REAL.open_directory(path, create=True) for path in (tmp_path / "j", place))
+    moved = min((tmp_path / "j").glob("*.jnl"))
+    content = moved.read_bytes()
+    archive.set_aside(REAL, fd, aside, moved.name)
+    assert not moved.exists()
+    assert (place / moved.name).read_bytes() == content
+    with pytest.raises(FileExistsError):
+        moved.write_bytes(b"another")
+        archive.set_aside(REAL, fd, aside, moved.name)
+    moved.write_bytes(content)
+    newest = snapshots_among(path.name for path in (tmp_path / "j").iterdir())[0]
+    (tmp_path / "j" / newest).write_bytes(b"rotten")
+    begun: list[bytes] = []
+    frames: list[Frame] = []
+    journal = Journal.open(
+        tmp_path / "j",
+        frames.append,
+        lambda _position, content: begun.append(bytes(content)),
+        segment_bytes=8192,
+    )
+    assert journal.recovered.started_from > 0
+    assert list(journal.recovered.refused) == [newest]
+    assert (tmp_path / "j" / "quarantine" / newest).read_bytes() == b"rotten"
+    rest = [frame.payload for frame in frames]
+    assert joined([begun[0][1:-1], *rest]) == joined(driver.appended)
+
+
+def flipped(contents: dict[str, bytes], name: str) -> dict[str, bytes]:
+    changed = bytearray(contents[name])
+    changed[len(changed) // 2] ^= 1
+    return {**contents, name: bytes(changed)}
+
+
+def laid_out(directory: Path, contents: dict[str, bytes]) -> None:
+    directory.mkdir(exist_ok=True)
+    for name, content in contents.items():
+        (directory / name).write_bytes(content)
