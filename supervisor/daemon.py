@@ -41,6 +41,7 @@ from supervisor.recovery import (
 from supervisor.server import Listener, Peer, ServerLimits
 from supervisor.server.inside import Init, is_inside
 from supervisor.service import Service
+from supervisor.snapshotting import Snapshots
 from supervisor.version import VERSION
 from supervisor.witnessing import Keeper
 
@@ -135,6 +136,7 @@ class Daemon:
             groups=_groups,
             unwitnessed=lambda: witness.problem,
         )
+        self._snapshots = _snapshots(self._engine, replayed)
         self._service = Service(self._engine, started=started, damage=replayed.damage)
         self._status = 0
         self._reloading = trio.Lock()
@@ -150,6 +152,8 @@ class Daemon:
                 self._announce_ready()
                 nursery.start_soon(self._notifier.watchdog, lambda: True)
                 await self._until_told(signals)
+            if self._snapshots is not None:
+                self._snapshots.stop()
             await self._stop(mine)
             nursery.cancel_scope.cancel()
         return self._status
@@ -169,6 +173,8 @@ class Daemon:
             raise CannotStart(f"the journal takes nothing: {unavailable}") from unavailable
         await self._witness.begin(journal)
         nursery.start_soon(self._witness.run, journal)
+        assert self._snapshots is not None, "this journal can be written"
+        nursery.start_soon(self._snapshots.run)
         # Recorded attempts are proven dead by now; what nobody recorded goes with the rest.
         if kept := await engine.launcher.sweep():
             say(f"left by an earlier daemon, and not to be removed: {', '.join(kept)}")
@@ -232,7 +238,10 @@ class Daemon:
                 say(f"handler {name} is broken: {problem.text}")
         count = len(self._engine.handlers)
         recovered = self._replayed.journal.recovered
-        counts = f"{count} handlers, {recovered.frames} frames replayed"
+        for name, why in recovered.refused.items():
+            say(f"warning: snapshot {name} was put into quarantine: {why}")
+        since = f" from position {recovered.started_from}" if recovered.started_from else ""
+        counts = f"{count} handlers, {recovered.frames} frames replayed{since}"
         text = f"{VERSION} ready on {config.socket}: {counts}"
         say(text)
         self._notifier.ready(text)
@@ -303,6 +312,8 @@ class Daemon:
     async def _stop(self, listeners: tuple[Listener, ...]) -> None:
         with trio.CancelScope(shield=True):
             journal = self._replayed.journal
+            if self._snapshots is not None:
+                await self._snapshots.at_stop()
             await journal.close()
             if isinstance(journal, Journal):
                 await self._witness.keep(journal)
@@ -311,6 +322,18 @@ class Daemon:
         for listener in listeners:
             listener.close()
         self._notifier.close()
+
+
+def _snapshots(engine: Engine, replayed: Replayed) -> Snapshots | None:
+    """Of a journal that can be written."""
+    if isinstance(replayed.journal, DamagedJournal):
+        return None
+    return Snapshots(
+        journal=replayed.journal,
+        state=lambda: engine.state,
+        archive=lambda: engine.config.journal.archive_dir,
+        say=say,
+    )
 
 
 def _read_again(config: Config) -> tuple[Config, Handlers]:

@@ -27,6 +27,7 @@ from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Frame, Journal, JournalCorrupt
 from supervisor.journal.opening import Watch
 from supervisor.journal.records import UnknownRecord, decode
+from supervisor.snapshotting import state_in
 from supervisor.version import VERSION
 
 # After this a survivor is recorded as alive, and only its own lineage is refused.
@@ -57,6 +58,11 @@ def replay(config: Config, watch: Callable[[], Watch | None] = lambda: None) -> 
     state = State()
     frames = 0
 
+    def on_snapshot(position: int, content: memoryview) -> None:
+        nonlocal state
+        state = state_in(content)
+        events.begin_behind(position)
+
     def on_frame(frame: Frame) -> None:
         nonlocal state, frames
         records = decode(frame.payload)
@@ -69,6 +75,7 @@ def replay(config: Config, watch: Callable[[], Watch | None] = lambda: None) -> 
         journal = Journal.open(
             directory,
             on_frame,
+            on_snapshot,
             segment_bytes=config.journal.segment_bytes,
             lock_wait_ms=LOCK_WAIT_MS,
             watch=watch,

@@ -52,6 +52,10 @@ class UnknownWhole(SupervisorError):  # noqa: N818  # says what was met, as trio
     """Not a whole that this version can read: altered, incomplete, or a newer one's."""
 
 
+class NewerWhole(UnknownWhole):
+    """A newer version's."""
+
+
 @attrs.frozen
 class Head:
     """The first part. `next_*` are the places that the lines will give next."""
@@ -159,7 +163,7 @@ def _head_from(value: Any) -> Head:
     except TypeError as error:
         raise UnknownWhole(f"it does not begin with a head: {error}") from error
     if version != VERSION:
-        raise UnknownWhole(f"version {version} is not known to this version, which knows {VERSION}")
+        raise NewerWhole(f"version {version} is not known to this version, which knows {VERSION}")
     return _part(Head, value)
 
 

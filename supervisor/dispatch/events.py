@@ -35,6 +35,8 @@ class Events:
         self._queued: deque[Event] = deque()
         self._changed = trio.lowlevel.ParkingLot()
         self._waiting: dict[OperationId, trio.Event] = {}
+        self.gone = 0
+        """The position of the last frame that is not kept any more; 0 while all are."""
 
     def queue(self, position: int, records: tuple[Record, ...], state: State) -> None:
         """A frame that was appended; it is published when its position is durable."""
@@ -42,14 +44,24 @@ class Events:
 
     def replayed(self, position: int, records: tuple[Record, ...], state: State) -> None:
         """A frame that a restart read: durable already, and nobody waits yet."""
-        self._frames.append(Event(position, records, _owner(records, state)))
+        self._keep(Event(position, records, _owner(records, state)))
+
+    def begin_behind(self, position: int) -> None:
+        """Nothing is known of what happened up to there."""
+        self._frames.clear()
+        self.gone = position
+
+    def _keep(self, event: Event) -> None:
+        if len(self._frames) == self._frames.maxlen:
+            self.gone = self._frames[0].position
+        self._frames.append(event)
 
     def publish(self, durable: int) -> None:
         """Everything up to `durable` may be seen now."""
         published = False
         while self._queued and self._queued[0].position <= durable:
             event = self._queued.popleft()
-            self._frames.append(event)
+            self._keep(event)
             published = True
             for operation_id in _operations(event.records):
                 waiting = self._waiting.pop(operation_id, None)
@@ -60,13 +72,8 @@ class Events:
 
     @property
     def earliest(self) -> int:
-        """The position of the oldest frame that is kept; 0 when nothing happened yet."""
-        return self._frames[0].position if self._frames else 0
-
-    @property
-    def complete(self) -> bool:
-        """Whether nothing was let go yet."""
-        return len(self._frames) < (self._frames.maxlen or 0)
+        """The position of the oldest frame that is kept, or that the next one may have."""
+        return self._frames[0].position if self._frames else self.gone + 1
 
     def after(self, position: int) -> Iterator[Event]:
         """Frames newer than `position`, oldest first, without copying what is older."""

@@ -10,7 +10,8 @@ rewriting. By hand: `tail -c +$((OFFSET+1)) SEGMENT | head -n 1 | tr -d '\\n' | 
 The line is found anywhere in a line of text, so a file of the system's log serves as it
 is. `check` tells a mistyped or cut anchor from a journal that contradicts it. A journal's
 identity is the first half of its first line's digest, which holds the moment and the
-boot at which it was begun; "unknown" where the front of a journal is not at hand.
+boot at which it was begun. Where the front of a journal is not at hand its snapshots have
+it; else it is "unknown".
 
 Standard library only, and no lock.
 """
@@ -28,13 +29,13 @@ from typing import NamedTuple
 from zlib import crc32
 
 from supervisor.journal import durably
-from supervisor.journal.chain import Tip
-from supervisor.journal.codec import Line
+from supervisor.journal.chain import UNKNOWN, Tip
+from supervisor.journal.codec import Line, aligned, parse_header
+from supervisor.journal.codec import parse as chain_line
 from supervisor.journal.errors import AnchorUnreadable, JournalIOError, NothingToAnchor
 from supervisor.journal.read import Progress, Reader
 
 FORMAT = 1
-UNKNOWN = "unknown"
 EXPORTED = "ANCHORS.jsonl"
 _WORD = "effectd-anchor"
 _BODY = re.compile(
@@ -104,7 +105,6 @@ class Sightings:
     """
 
     def __init__(self, positions: Iterable[int] = ()) -> None:
-        self.journal = UNKNOWN
         self.first: int | None = None
         self._digests: dict[int, list[str]] = {position: [] for position in positions}
         self._decisions: dict[int, int] = {}
@@ -114,8 +114,6 @@ class Sightings:
         position = line.position
         if self.first is None:
             self.first = position
-        elif position == 1 and self.first == 0 and self.journal == UNKNOWN:
-            self.journal = line.digest[:32]
         seen = self._digests.get(position)
         if seen is not None:
             seen.append(line.digest)
@@ -149,7 +147,7 @@ def judge(anchor: Anchor, seen: Sightings, tip: Tip, *, damaged: bool = False) -
         return Judged(anchor, HOLDS, f"{place}: everything up to it is as it was")
     if damaged and anchor.position > tip.position:
         return Judged(anchor, UNCHECKED, f"{place}: it stands behind the damage")
-    if UNKNOWN != seen.journal != anchor.journal != UNKNOWN:
+    if UNKNOWN != tip.journal != anchor.journal != UNKNOWN:
         why = f"{place}: this is another journal, or this one begun anew"
         return Judged(anchor, STRANGER, why)
     if anchor.position > tip.position:
@@ -191,18 +189,27 @@ def newest(
     Up to the position `durable` the caller knows it from elsewhere, as of a copy.
     Raises JournalCorrupt, JournalTooNew, JournalIOError, and NothingToAnchor.
     """
-    reader, seen, last = Reader(directory, progress), Sightings(), _Newest(durable)
+    reader, last = Reader(directory, progress), _Newest(durable)
 
     def emit(file: str, offset: int, line: Line) -> None:
-        seen.see(line)
         last.see(file, offset, line)
 
-    reader.walker(emit).run()
+    tip = reader.walker(emit).run().tip
     if last.proven is None or last.proven[2].position == 0:
         raise NothingToAnchor(str(directory))
     file, offset, line = last.proven
     host = os.uname().nodename.replace(" ", "_") or "-"
-    return Anchor(seen.journal, line.position, line.digest, file, offset, now(), host)
+    return Anchor(tip.journal, line.position, line.digest, file, offset, now(), host)
+
+
+def identity_in(content: bytes) -> str:
+    """The identity of the journal that these bytes of its first segment begin."""
+    header = chain_line(content, 0, len(content))
+    layout = None if header is None else parse_header(header.payload)
+    if header is None or layout is None or header.position != 0:
+        return UNKNOWN
+    line = chain_line(content, aligned(header.end, layout.align), len(content))
+    return UNKNOWN if line is None or line.position != 1 else line.digest[:32]
 
 
 def now() -> str:

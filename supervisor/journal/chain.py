@@ -19,6 +19,7 @@ from supervisor.journal.codec import (
     GENESIS,
     Header,
     Line,
+    Made,
     Previous,
     Repair,
     TooNew,
@@ -28,11 +29,13 @@ from supervisor.journal.codec import (
     own_kind,
     parse,
     parse_header,
+    parse_made,
     parse_repair,
 )
 from supervisor.journal.errors import Damage, JournalCorrupt, JournalTooNew
 from supervisor.journal.rule import CLEAN, Tail, judge
 
+UNKNOWN = "unknown"
 _NAME = re.compile(r"(\d{8})-(\d{12})\.jnl")
 
 
@@ -95,6 +98,7 @@ def _structure(file: str, why: str) -> JournalCorrupt:
 class Tip:
     """The last proven line, and counts up to it. `durable` is the highest watermark seen,
     `last_frame` the last decision's position; the walk began behind position `base`.
+    `journal` is the journal's identity (see anchor.py).
 
     `blemishes` are damaged bytes that touch no frame: a terminator, or padding between
     batches. Nothing is lost, but the disk deserves suspicion. `repairs` are losses that an
@@ -109,6 +113,7 @@ class Tip:
     marks: int = 0
     bytes: int = 0
     base: int = 0
+    journal: str = UNKNOWN
     blemishes: list[str] = dataclasses.field(default_factory=list[str])
     repairs: list[Repair] = dataclasses.field(default_factory=list[Repair])
 
@@ -128,7 +133,7 @@ Emit = Callable[[str, int, Line], None]
 
 class Known(NamedTuple):
     """A line that was durable, as a snapshot `source` says: the one of segment `name`, with
-    this `number`, that ends at `end`."""
+    this `number`, that ends at `end`. `seal` is the digest that the snapshot's file ends with."""
 
     source: str
     number: int
@@ -136,6 +141,8 @@ class Known(NamedTuple):
     end: int
     position: int
     digest: str
+    journal: str
+    seal: str
 
 
 class Walker:
@@ -162,6 +169,7 @@ class Walker:
         named `before`, and `segments` begin with the one that follows it.
         """
         self._known = {(k.name, k.end): k for k in known}
+        self._seals = {k.position: k for k in known}
         self.tip = Tip() if tip is None else tip
         self._before = before
         self._again = again
@@ -226,12 +234,20 @@ class Walker:
         further on vouches for the header."""
         self.tip.position = self.tip.durable = self.tip.base = previous.position
         self.tip.digest = previous.digest
+        self.tip.journal = next(iter(self._known.values())).journal
 
     def _met(self, name: str, line: Line) -> None:
         known = self._known.pop((name, line.end), None)
         if known is not None and (known.position, known.digest) != (line.position, line.digest):
             why = f"position {line.position} is not what {known.source} says was durable there"
             raise self._corrupt(name, line.end, None, why, b"")
+
+    def _made(self, made: Made) -> None:
+        known = self._seals.get(made.position)
+        if known is not None and known.seal != made.digest:
+            why = "it is whole, and not the one that the journal recorded: it was replaced"
+            rest = "everything else is intact up to here"
+            raise JournalCorrupt(Damage(known.source, 0, self.tip.position, None, why, rest))
 
     def _all_met(self, end: int) -> None:
         for known in self._known.values():
@@ -326,6 +342,8 @@ class Walker:
     def _accept(self, name: str, offset: int, line: Line) -> None:
         tip = self.tip
         tip.position, tip.durable, _, payload, end, self._gap, tip.digest = line
+        if tip.position == 1 and offset and tip.base == 0:
+            tip.journal = tip.digest[:32]
         if payload.startswith(b"["):
             tip.frames += 1
             tip.last_frame = tip.position
@@ -348,7 +366,9 @@ class Walker:
             self.tip.repairs.append(repair)
         elif kind == "mark":
             self.tip.marks += 1
-        elif kind != "snapshot":
+        elif kind == "snapshot" and (made := parse_made(line.payload)) is not None:
+            self._made(made)
+        else:
             raise self._corrupt(name, offset, None, f"a {kind} where none belongs", b"")
 
     def _corrupt(

@@ -173,6 +173,13 @@ class Repair(NamedTuple):
     kept: str
 
 
+class Made(NamedTuple):
+    """A snapshot that was made of `position`, and the digest that its file ends with."""
+
+    position: int
+    digest: str
+
+
 class TooNew(Exception):  # noqa: N818 - caught here in the journal, never shown
     """A version or kind that this code does not know."""
 
@@ -203,6 +210,19 @@ def header_payload(header: Header) -> bytes:
 
 def repair_payload(repair: Repair) -> bytes:
     return encode_own({"k": "repair", **repair._asdict()})
+
+
+def made_payload(made: Made) -> bytes:
+    return encode_own({"k": "snapshot", **made._asdict()})
+
+
+def parse_made(payload: bytes) -> Made | None:
+    """The snapshot that a payload vouches for; None when it is no such record."""
+    try:
+        value = json.loads(payload)
+        return Made(int(value["position"]), str(value["digest"]))
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def parse_repair(payload: bytes) -> Repair | None:

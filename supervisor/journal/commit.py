@@ -20,7 +20,7 @@ from supervisor.journal.codec import OVERHEAD, mark
 from supervisor.journal.errors import JournalFull, JournalPoisoned
 from supervisor.journal.file import Os
 from supervisor.journal.room import Room, frame_cost
-from supervisor.journal.segments import Spare, Writer, make_spare
+from supervisor.journal.segments import Point, Spare, Writer, make_spare
 
 BATCH_FRAMES = 256
 BATCH_BYTES = 256 << 10
@@ -82,6 +82,8 @@ class Committer:
         self.decided = (0, "")
         self.queued_bytes = 0
         self.counts = Counts()
+        self.pinned: Point | None = None
+        self._pin = -1
         self.poison: BaseException | None = None
         self.degraded: str | None = None
 
@@ -106,12 +108,33 @@ class Committer:
             self._wake_up()
             return self.position
 
+    def note(self, payload: bytes) -> int:
+        """Queue one of the journal's own, as new work; its position. Raises as `put`."""
+        return self.put(payload, self._keep, outcome=False)
+
+    def pin(self) -> int:
+        """Have a batch end where everything queued up to now does; that position. When it
+        is durable, `pinned` is its point. A later pin takes an earlier one's place."""
+        with self._lock:
+            self._pin, self.pinned = self.position, None
+            self._meet_pin()
+            return self.position
+
+    def _meet_pin(self) -> None:
+        """Locked. Positions are given under the lock: what is durable is not being written."""
+        if self._pin == self._writer.point.position == self.durable:
+            self._pin, self.pinned = -1, self._writer.point
+
     def admits(self, size: int, keep: int) -> bool:
         """Whether `put` would take such a frame that is no outcome."""
         cost = frame_cost(size, self.room.align)
         with self._lock:
             self._want_spares(keep + cost)
             return self.poison is None and self.room.after(cost) >= keep
+
+    @property
+    def segment(self) -> int:
+        return self._writer.point.number
 
     @property
     def ready_spares(self) -> int:
@@ -202,12 +225,16 @@ class Committer:
             self._plan()
         rest = self._rest_for(len(self._queue[0]) + OVERHEAD)
         batch: list[bytes] = []
-        size = 0
-        while self._queue and len(batch) < BATCH_FRAMES:
+        size, most = 0, BATCH_FRAMES
+        if self._pin > self.durable:
+            most = min(most, self._pin - self.durable)
+        while self._queue and len(batch) < most:
             size += len(self._queue[0]) + OVERHEAD
-            if size > rest or (batch and size > BATCH_BYTES):
+            if size > rest or (batch and (size > BATCH_BYTES or _is_own(self._queue[0]))):
                 break
             batch.append(self._queue.popleft())
+            if _is_own(batch[-1]):
+                break
         self.queued_bytes -= sum(map(len, batch))
         self._marked = False
         return batch
@@ -243,7 +270,10 @@ class Committer:
                 self._want_spares(self._wanted)
         size = self._writer.commit(batch)
         self.durable = self._writer.point.position
-        if batch[-1].startswith(b"["):  # a mark is a batch of its own
+        if self._pin >= 0:
+            with self._lock:
+                self._meet_pin()
+        if not _is_own(batch[-1]):  # what is the journal's own is a batch of its own
             self.decided = (self.durable, self._writer.point.digest)
         took_us = (time.monotonic_ns() - started) // 1000
         self._since_ns = 0
@@ -287,6 +317,10 @@ class Committer:
             self._spares.append(spare)
             self.room.add(spare.size)
         self._notify()
+
+
+def _is_own(payload: bytes) -> bool:
+    return not payload.startswith(b"[")
 
 
 def _ignore() -> None:

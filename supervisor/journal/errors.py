@@ -52,8 +52,15 @@ class JournalCorrupt(JournalError):  # noqa: N818
         super().__init__(f"journal damaged: {report.describe()}")
         self.report = report
         self.fix = (
-            f"Copy the directory first, then restore {report.file} from a backup; "
-            "without one, `effectctl journal repair` says what is lost and can give it up."
+            (
+                f"Copy the directory first, then move {report.file} out of it: the older snapshot "
+                "or the whole journal serves in its place."
+            )
+            if report.file.startswith("snap-")
+            else (
+                f"Copy the directory first, then restore {report.file} from a backup; "
+                "without one, `effectctl journal repair` says what is lost and can give it up."
+            )
         )
 
 

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import attrs
 import outcome
 import trio
 
-from supervisor.journal import lock
+from supervisor.journal import lock, snapshot
+from supervisor.journal.anchor import identity_in
+from supervisor.journal.chain import UNKNOWN
 from supervisor.journal.codec import Frame
 from supervisor.journal.commit import Committer
 from supervisor.journal.errors import (
@@ -36,6 +38,8 @@ from supervisor.journal.errors import (
 from supervisor.journal.file import REAL, Os
 from supervisor.journal.opening import OnSnapshot, Opened, Watch, open_directory
 from supervisor.journal.room import frame_cost
+from supervisor.journal.segments import Point
+from supervisor.journal.snapshot import Place
 
 __all__ = [
     "Frame",
@@ -77,11 +81,20 @@ class Recovered:
 
 
 @attrs.frozen
+class Pin:
+    """A position that a batch ends at."""
+
+    position: int
+
+
+@attrs.frozen
 class JournalStats:
     """Counts since `start`, and how the disk is doing now.
 
     `in_flight_us` is how long a write that has not returned yet has taken up to now.
     `room` is the guaranteed bytes; `degraded` why no further spare can be made, or None.
+    `snapshot` is the position of the newest one, or 0; `snapshot_failed` why the last one
+    could not be made, or None.
     """
 
     syncs: int
@@ -93,6 +106,8 @@ class JournalStats:
     room: int
     spares: int
     degraded: str | None
+    snapshot: int = 0
+    snapshot_failed: str | None = None
 
 
 class Journal:
@@ -116,6 +131,9 @@ class Journal:
         self._directory = directory
         self._committer = committer
         self._told = tip.position
+        self._journal = tip.journal
+        self._snapshot = opened.started_from
+        self._snapshot_failed: str | None = None
         self._waiters: dict[int, list[trio.lowlevel.Task]] = {}
         self._room_changed = trio.lowlevel.ParkingLot()
         self._on_poison: Callable[[JournalPoisoned], None] | None = None
@@ -242,10 +260,57 @@ class Journal:
 
         await trio.lowlevel.wait_task_rescheduled(abort)
 
+    def pin(self) -> Pin:
+        """What was appended up to now, as a place for a snapshot; a later one ends it."""
+        return Pin(self._committer.pin())
+
+    async def take(self, pin: Pin, content: Iterable[bytes], archive: Path | None) -> None:
+        """Make a snapshot of the pin, in a thread; then let go of the segments that no start
+        needs any more, into `archive` or for good.
+
+        `content` is the fold up to there, in lines; it is made in the thread. Raises OSError
+        and JournalError: then what a start needs is still there. Cancelled, it ends when
+        the thread does.
+        """
+        await self.durable(pin.position)
+        point = self._committer.pinned
+        assert point is not None
+        assert point.position == pin.position, "one snapshot is made at a time"
+        try:
+            await trio.to_thread.run_sync(self._take, point, content, archive)
+        except (OSError, JournalError) as error:
+            self._snapshot_failed = str(error)
+            raise
+        self._snapshot, self._snapshot_failed = pin.position, None
+
+    def _take(self, point: Point, content: Iterable[bytes], archive: Path | None) -> None:
+        place = None if archive is None else self._os.open_directory(archive, create=True)
+        try:
+            where = Place(point, self._identity())
+            snapshot.take(self._os, self._directory, where, content, self._record, archive=place)
+        finally:
+            if place is not None:
+                self._os.close(place)
+
+    def _record(self, payload: bytes) -> None:
+        """In a thread: append one of the journal's own, and wait until it is on disk."""
+        trio.from_thread.run(self.durable, self._committer.note(payload))
+
+    def _identity(self) -> str:
+        if self._journal == UNKNOWN:  # begun by this process
+            first = min(one for one in self._os.listdir(self._directory) if one.endswith(".jnl"))
+            self._journal = identity_in(self._os.read_cached(self._directory, first))
+        return self._journal
+
     @property
     def position(self) -> int:
         """The last position given, to a mark perhaps: a frame's own is what `append` returned."""
         return self._committer.position
+
+    @property
+    def segment(self) -> int:
+        """The number of the segment that is written to."""
+        return self._committer.segment
 
     @property
     def durable_position(self) -> int:
@@ -288,6 +353,8 @@ class Journal:
             room=committer.room.guaranteed,
             spares=committer.ready_spares,
             degraded=committer.degraded,
+            snapshot=self._snapshot,
+            snapshot_failed=self._snapshot_failed,
         )
 
     async def close(self) -> None:

@@ -1,26 +1,29 @@
 """Snapshots: the whole fold at one durable position, so that a start need not read the rest.
 
     snap-000000119002.json
-        {"digest":"...","end":81920,"format":1,"k":"snapshot","position":119002,"segment":"..."}
-        <the content: one line, whatever the caller folds>
+        {"digest":"...","end":81920,"format":1,"journal":"...","k":"snapshot",
+         "position":119002,"segment":"..."}                          (in one line)
+        <the content: lines, whatever the caller folds>
         sha256 <64 hex digits over everything before this line>
 
 The first line names a place in the chain: the line that ends at byte `end` of `segment` has
-that position and digest. Two snapshots are kept, and every segment back to the one that the
-older names. Standard library only.
+that position and digest; `journal` is the journal's identity (see anchor.py). Two snapshots
+are kept, and every segment back to the one that the older names. Standard library only.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
 from supervisor.journal.archive import set_aside
 from supervisor.journal.chain import Known
-from supervisor.journal.codec import TooNew, encode_own
+from supervisor.journal.codec import Made, TooNew, encode_own, made_payload
 from supervisor.journal.file import Os
 from supervisor.journal.segments import Point, write_whole
 
@@ -42,7 +45,16 @@ class Snapshot(NamedTuple):
 
     name: str
     point: Point
+    journal: str
+    seal: str
     content: memoryview
+
+
+class Place(NamedTuple):
+    """Where in which journal a snapshot is taken."""
+
+    point: Point
+    journal: str
 
 
 class Found(NamedTuple):
@@ -76,7 +88,7 @@ def find(names: Iterable[str], load: Callable[[str], bytes], *, most: int = KEPT
 
 def known(snapshot: Snapshot) -> Known:
     """What a whole snapshot says of the chain."""
-    return Known(snapshot.name, *snapshot.point)
+    return Known(snapshot.name, *snapshot.point, snapshot.journal, snapshot.seal)
 
 
 def parse(name: str, content: bytes) -> Snapshot:
@@ -86,13 +98,13 @@ def parse(name: str, content: bytes) -> Snapshot:
     if seal is None or sha256(body).hexdigest().encode() != seal[1]:
         raise BadSnapshot("cut short or damaged: its checksum does not fit")
     head_end = content.index(b"\n")
-    point = _point(content[:head_end])
+    point, journal = _head_of(content[:head_end])
     if snapshot_name(point.position) != name:
         raise BadSnapshot(f"its name is another snapshot's: it holds position {point.position}")
-    return Snapshot(name, point, body[head_end + 1 : -1])
+    return Snapshot(name, point, journal, seal[1].decode(), body[head_end + 1 :])
 
 
-def _point(head: bytes) -> Point:
+def _head_of(head: bytes) -> tuple[Point, str]:
     try:
         value = json.loads(head)
         if value["format"] != FORMAT:
@@ -101,7 +113,7 @@ def _point(head: bytes) -> Point:
         if segment is None:
             raise BadSnapshot("its first line names no segment")
         place = int(value["end"]), int(value["position"]), str(value["digest"])
-        return Point(int(segment[1]), segment[0], *place)
+        return Point(int(segment[1]), segment[0], *place), str(value["journal"])
     except (ValueError, KeyError, TypeError) as error:
         raise BadSnapshot("its first line is none of a snapshot") from error
 
@@ -109,7 +121,7 @@ def _point(head: bytes) -> Point:
 def take(
     os_: Os,
     directory: int,
-    point: Point,
+    place: Place,
     content: Iterable[bytes],
     record: Callable[[bytes], None],
     *,
@@ -117,28 +129,29 @@ def take(
 ) -> str:
     """Make one durably, then let go of what it makes superfluous; its name.
 
-    `point` is durable and `content` (no newline in it) the fold up to there. `record`
-    appends one payload to the journal and returns when it is on disk. `archive` is a
-    directory for the segments; without one they are removed. Raises OSError, and what the
+    The place is durable and `content` the fold up to there, in lines without their newline.
+    `record` appends one payload to the journal and returns when it is on disk. `archive` is
+    a directory for the segments; without one they are removed. Raises OSError, and what the
     two callables raise: then everything that was needed before is still there.
     """
-    name = snapshot_name(point.position)
+    name = snapshot_name(place.point.position)
     if not os_.exists(directory, name):
-        digest = write(os_, directory, point, content)
-        record(encode_own({"digest": digest, "k": "snapshot", "position": point.position}))
+        digest = write(os_, directory, place, content)
+        record(made_payload(Made(place.point.position, digest)))
     let_go(os_, directory, archive)
     return name
 
 
-def write(os_: Os, directory: int, point: Point, content: Iterable[bytes]) -> str:
+def write(os_: Os, directory: int, place: Place, content: Iterable[bytes]) -> str:
     """The file alone: durable under its name on return; the checksum it ends with."""
+    point = place.point
     name = snapshot_name(point.position)
     temporary = f"{name}.tmp"
     if os_.exists(directory, temporary):
         os_.unlink(directory, temporary)
     fd = os_.open(directory, temporary, create=True)
     try:
-        digest = _write(os_, fd, point, content)
+        digest = _write(os_, fd, place, content)
         os_.fsync(fd)
     except BaseException:
         os_.close(fd)
@@ -150,8 +163,8 @@ def write(os_: Os, directory: int, point: Point, content: Iterable[bytes]) -> st
     return digest
 
 
-def _write(os_: Os, fd: int, point: Point, content: Iterable[bytes]) -> str:
-    hashed, offset, pending = sha256(), 0, bytearray(_head(point) + b"\n")
+def _write(os_: Os, fd: int, place: Place, content: Iterable[bytes]) -> str:
+    hashed, offset, pending = sha256(), 0, bytearray(_head(place) + b"\n")
 
     def flush() -> None:
         nonlocal offset
@@ -160,24 +173,26 @@ def _write(os_: Os, fd: int, point: Point, content: Iterable[bytes]) -> str:
         offset += len(pending)
         pending.clear()
 
-    for chunk in content:
-        if b"\n" in chunk:
-            raise ValueError("a snapshot's content is one line")
-        pending += chunk
+    for line in content:
+        if b"\n" in line:
+            raise ValueError("a snapshot's content is lines, and this is more than one")
+        pending += line
+        pending += b"\n"
         if len(pending) >= _CHUNK:
             flush()
-    pending += b"\n"
     flush()
     write_whole(os_, fd, b"sha256 %b\n" % hashed.hexdigest().encode(), offset)
     return hashed.hexdigest()
 
 
-def _head(point: Point) -> bytes:
+def _head(place: Place) -> bytes:
+    point = place.point
     return encode_own(
         {
             "digest": point.digest,
             "end": point.end,
             "format": FORMAT,
+            "journal": place.journal,
             "k": "snapshot",
             "position": point.position,
             "segment": point.name,
@@ -191,19 +206,26 @@ def let_go(os_: Os, directory: int, archive: int | None) -> None:
     Only with two whole ones: a damaged file is no reason to let go of a way to start.
     """
     names = os_.listdir(directory)
-    kept = find(names, lambda name: os_.read_cached(directory, name)).whole
-    if len(kept) < KEPT:
+    whole = _whole(names, lambda name: os_.read_cached(directory, name))
+    oldest = next(itertools.islice(whole, KEPT - 1, None), None)
+    if oldest is None:
         return
-    oldest = kept[-1]
     for name in snapshots_among(names):
-        if name < oldest.name:
+        if name < snapshot_name(oldest.position):
             os_.unlink(directory, name)
-    for name in _superfluous(names, oldest.point):
+    for name in _superfluous(names, oldest):
         if archive is None:
             os_.unlink(directory, name)
         else:
             set_aside(os_, directory, archive, name)
     os_.fsync(directory)
+
+
+def _whole(names: Iterable[str], load: Callable[[str], bytes]) -> Iterator[Point]:
+    """Where the whole ones stand, newest first; one at a time is read."""
+    for name in snapshots_among(names):
+        with contextlib.suppress(BadSnapshot):
+            yield parse(name, load(name)).point
 
 
 def _superfluous(names: Sequence[str], point: Point) -> list[str]:

@@ -24,14 +24,13 @@ from typing import NamedTuple
 from supervisor.journal.anchor import (
     CONTRADICTED,
     HOLDS,
-    UNKNOWN,
     Anchor,
     Judged,
     Sightings,
     judge,
     read_anchors,
 )
-from supervisor.journal.chain import Tip
+from supervisor.journal.chain import UNKNOWN, Tip
 from supervisor.journal.codec import GENESIS, Line, Repair
 from supervisor.journal.errors import Damage, JournalCorrupt, JournalError
 from supervisor.journal.read import Progress, Reader
@@ -139,7 +138,7 @@ def verify(
     tip, judged = check.tip, () if check.problem is not None else check.judged()
     return VerifyReport(
         verdict=check.verdict(judged),
-        journal=check.seen.journal,
+        journal=tip.journal,
         segments=check.segments,
         frames=tip.frames,
         marks=tip.marks,

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from supervisor.journal import durably, lock
-from supervisor.journal.anchor import UNKNOWN, Sightings, now
-from supervisor.journal.chain import Tip
-from supervisor.journal.codec import Line, aligned, parse, parse_header
+from supervisor.journal.anchor import Sightings, identity_in, now
+from supervisor.journal.chain import UNKNOWN, Tip
+from supervisor.journal.codec import Line
 from supervisor.journal.errors import JournalIOError, JournalRolledBack, WitnessUnusable
 from supervisor.journal.file import REAL
 
@@ -108,7 +108,7 @@ class Witness:
 
     def settle(self, tip: Tip) -> None:
         """Judge what was seen. Raises JournalRolledBack unless a new reason accepts it."""
-        self._journal = self._seen.journal
+        self._journal = tip.journal
         told = self.told
         if told is None:
             return
@@ -182,18 +182,9 @@ class Witness:
 
 
 def identity(directory: Path) -> str:
-    """The identity of a journal (see anchor.py), from its first segment alone."""
+    """The identity of a journal, from its first segment alone."""
     first = min((one for one in directory.iterdir() if one.suffix == ".jnl"), default=None)
-    if first is None:
-        return UNKNOWN
-    content = first.read_bytes()
-    header = parse(content, 0, len(content))
-    layout = None if header is None else parse_header(header.payload)
-    if header is None or layout is None or header.position != 0:
-        return UNKNOWN
-    start = aligned(header.end, layout.align)
-    line = parse(content, start, len(content))
-    return UNKNOWN if line is None else line.digest[:32]
+    return UNKNOWN if first is None else identity_in(first.read_bytes())
 
 
 def _read(file: Path) -> Witnessed | None:

@@ -32,7 +32,7 @@ async def get_events(context: Context, command: routes.GetEvents, caller: Caller
     if command.operation_id is not None:
         # Of one operation: as far back as is kept, which is what a timeline can use.
         context.operation(command.operation_id, caller)
-    elif not events.complete and command.after + 1 < events.earliest:
+    elif command.after < events.gone:
         extra = {"earliest": events.earliest}
         detail = f"events are kept from position {events.earliest}"
         raise Denied(Refusal("EventsExpired", detail, extra=extra))

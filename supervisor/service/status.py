@@ -98,6 +98,14 @@ def _degraded(engine: Engine, damage: Refusal | None) -> list[dict[str, Any]]:
     stats = engine.journal.stats()
     if stats.degraded is not None:
         found.append(refusal_members(Refusal("JournalUnavailable", stats.degraded)))
+    if stats.snapshot_failed is not None:
+        found.append(
+            {
+                "code": "JournalUnavailable",
+                "detail": f"no snapshot can be made, starts get slower: {stats.snapshot_failed}",
+                "fix": "Make room in state_dir and archive_dir; it is tried again by itself.",
+            }
+        )
     unwitnessed = engine.unwitnessed()
     if unwitnessed is not None:
         found.append(
@@ -154,10 +162,13 @@ def _journal(engine: Engine) -> dict[str, Any]:
         "room_bytes": stats.room,
         "spares": stats.spares,
         "degraded": stats.degraded,
+        "snapshot_position": stats.snapshot,
         "recovery": {
             "verdict": recovered.verdict,
             "discarded_bytes": recovered.discarded,
             "frames": recovered.frames,
             "took_ms": recovered.took_ms,
+            "from_position": recovered.started_from,
+            "bad_snapshots": dict(recovered.refused),
         },
     }

@@ -1,0 +1,132 @@
+"""The daemon and the snapshots of its journal: when one is made, and what is said of it.
+
+A `State` never changes, so taking hold of one costs nothing. It is written by a thread that
+works a moment and rests a moment, so that the loop has the interpreter when it wants it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+
+import attrs
+import orjson
+import trio
+
+from supervisor.core.state import State
+from supervisor.core.whole import NewerWhole, UnknownWhole, parts, state_from
+from supervisor.journal.codec import TooNew
+from supervisor.journal.log import Journal, JournalError, JournalPoisoned
+from supervisor.journal.snapshot import BadSnapshot
+
+# Whichever comes first: so much is read by the next start at most.
+DECISIONS = 50_000
+SEGMENTS = 4
+# A clean stop makes one when a start would have so many decisions to read, and half as many as
+# there are operations to write; it gives up after a while.
+DECISIONS_AT_STOP = 2_000
+AT_STOP_S = 5.0
+LOOK_S = 5.0
+RETRY_S, RETRY_MOST_S = 30.0, 3_600.0
+_WORK_S, _REST_S = 0.001, 0.001
+
+
+class _Abandoned(Exception):  # noqa: N818  # caught where it is asked for
+    """There is no time left to finish it."""
+
+
+def content_of(state: State, *, rest_s: float = 0, until: Callable[[], bool]) -> Iterator[bytes]:
+    """The whole state in lines, with a rest after each moment of work. Raises _Abandoned
+    when `until` says so."""
+    began = time.monotonic()
+    for part in parts(state):
+        yield orjson.dumps(part, option=orjson.OPT_SORT_KEYS)
+        if time.monotonic() - began > _WORK_S:
+            if until():
+                raise _Abandoned
+            if rest_s:
+                time.sleep(rest_s)
+            began = time.monotonic()
+
+
+def state_in(content: memoryview) -> State:
+    """The state that a snapshot holds. Raises BadSnapshot, or TooNew for a newer version's."""
+    try:
+        return state_from(orjson.loads(line) for line in BytesIO(content))
+    except NewerWhole as error:
+        raise TooNew(str(error)) from error
+    except (UnknownWhole, orjson.JSONDecodeError) as error:
+        raise BadSnapshot(f"it does not read back: {error}") from error
+
+
+@attrs.define
+class Snapshots:
+    """When snapshots are made; the journal's stats say how that goes."""
+
+    journal: Journal
+    state: Callable[[], State]
+    archive: Callable[[], Path | None]
+    say: Callable[[str], None]
+    _segment: int = 0
+    _failing: bool = False
+    _stopping: bool = False
+    _wait_s: float = RETRY_S
+
+    def __attrs_post_init__(self) -> None:
+        # What the last start had to read counts, however many segments it was in.
+        self._segment = self.journal.segment - self.journal.recovered.segments + 1
+
+    async def run(self) -> None:
+        """Until cancelled: look every few seconds, and make one that is due."""
+        while True:
+            await trio.sleep(LOOK_S)
+            if self._due():
+                await self._make(_REST_S)
+                if self._failing:
+                    await trio.sleep(self._wait_s)
+                    self._wait_s = min(2 * self._wait_s, RETRY_MOST_S)
+
+    def stop(self) -> None:
+        """Have one that is being made end soon; nothing is lost by that."""
+        self._stopping = True
+
+    async def at_stop(self) -> None:
+        """The last one, when the next start is notably faster with it."""
+        behind, kept = self._behind(), len(self.state().operations)
+        if self.journal.poisoned is None and behind >= max(DECISIONS_AT_STOP, kept // 2):
+            self._stopping = False
+            deadline = time.monotonic() + AT_STOP_S
+            await self._make(0, until=lambda: time.monotonic() > deadline)
+
+    def _behind(self) -> int:
+        """How many decisions and marks the next start would have to read."""
+        return self.journal.durable_position - self.journal.stats().snapshot
+
+    def _due(self) -> bool:
+        grown = self.journal.segment - self._segment >= SEGMENTS
+        return self._behind() >= DECISIONS or (grown and self._behind() > 0)
+
+    async def _make(self, rest_s: float, until: Callable[[], bool] = lambda: False) -> None:
+        journal = self.journal
+        # In one turn of the loop: the state is the fold of what is pinned, and no more.
+        pin, segment, state = journal.pin(), journal.segment, self.state()
+        content = content_of(state, rest_s=rest_s, until=lambda: self._stopping or until())
+        try:
+            await journal.take(pin, content, self.archive())
+        except _Abandoned:
+            return
+        except JournalPoisoned:
+            return  # the daemon says so, and ends
+        except (OSError, JournalError) as error:
+            self._failed(str(error))
+        else:
+            if self._failing:
+                self.say("snapshots of the journal are made again")
+            self._failing, self._wait_s, self._segment = False, RETRY_S, segment
+
+    def _failed(self, why: str) -> None:
+        if not self._failing:
+            self.say(f"warning: no snapshot of the journal: {why}; it is tried again")
+        self._failing = True

@@ -1,0 +1,90 @@
+"""Snapshots of a real daemon's journal: made at a stop, begun with at the next start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from bench import history
+from tests.e2e.support.daemon import Daemon, new_daemon
+
+NEVER = {"effects": ["never"]}
+LIVE, KEPT = 3, 40
+
+
+def ctl(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-m", "supervisor.cli", "journal", *arguments]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def aged() -> Iterator[Daemon]:
+    """A daemon that has been started on a long past and stopped again: it has a snapshot."""
+    with new_daemon() as made:
+        history.make(made.state / "journal", records=4_000, live=LIVE, kept=KEPT)
+        made.start()
+        assert made.stop() == 0
+        yield made
+
+
+def snapshots(daemon: Daemon) -> list[Path]:
+    return sorted((daemon.state / "journal").glob("snap-*.json"))
+
+
+def operations(daemon: Daemon) -> dict[str, object]:
+    return daemon.api.status()["counts"]["operations"]
+
+
+@pytest.mark.guarantee("J4", "J9", "R9")
+def test_a_start_begins_with_the_snapshot_and_old_events_are_gone(aged: Daemon) -> None:
+    (made,) = snapshots(aged)
+    api = aged.start().api
+    recovery = api.status()["journal"]["recovery"]
+    assert made.name == f"snap-{recovery['from_position']:012}.json"
+    assert operations(aged) == {"unknown": LIVE, "succeeded": KEPT}
+    gone = api.ask("GET", "events", query={"after": 0})
+    assert (gone.status, gone.code) == (410, "EventsExpired")
+    earliest = gone.document["earliest"]
+    assert earliest > recovery["from_position"]
+    assert api.events(after=recovery["from_position"]) == api.events(after=earliest - 1)
+    first = api.events(after=earliest - 1)[0]
+    assert (first["position"], first["type"]) == (earliest, "daemon_started")
+    ended = api.dispatch("never", {"tag": "new", **NEVER}, "new", wait_ms=60_000).ok()
+    assert ended["state"] == "succeeded"
+    assert ctl("verify", str(aged.state), "--require", "chain").returncode == 0
+
+
+@pytest.mark.guarantee("J2", "J9")
+def test_a_damaged_snapshot_is_named_and_put_aside_and_the_log_serves(aged: Daemon) -> None:
+    (made,) = snapshots(aged)
+    content = bytearray(made.read_bytes())
+    content[len(content) // 2] ^= 1
+    made.write_bytes(content)
+    api = aged.start().api
+    recovery = api.status()["journal"]["recovery"]
+    assert recovery["from_position"] == 0
+    assert list(recovery["bad_snapshots"]) == [made.name]
+    assert f"snapshot {made.name} was put into quarantine" in aged.log
+    assert operations(aged) == {"unknown": LIVE, "succeeded": KEPT}
+    assert (aged.state / "journal" / "quarantine" / made.name).read_bytes() == content
+
+
+@pytest.mark.guarantee("J5", "J9")
+def test_a_snapshot_that_was_written_anew_is_not_believed(aged: Daemon) -> None:
+    """Its own checksum fits; the journal recorded another one."""
+    (made,) = snapshots(aged)
+    body = made.read_bytes().rpartition(b"sha256 ")[0].replace(b"succeeded", b"cancelled")
+    made.write_bytes(body + b"sha256 %b\n" % sha256(body).hexdigest().encode())
+    assert ctl("verify", str(aged.state), "--require", "chain").returncode == 2
+    status = aged.start().api.status()
+    assert status["state"] == "read_only"
+    assert made.name in status["degraded"][0]["detail"]
+    assert f"move {made.name} out of it" in status["degraded"][0]["fix"]
+    assert aged.stop() == 0
+    made.rename(made.with_name("forged"))
+    assert operations(aged.start()) == {"unknown": LIVE, "succeeded": KEPT}
