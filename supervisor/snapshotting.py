@@ -128,5 +128,5 @@ class Snapshots:
 
     def _failed(self, why: str) -> None:
         if not self._failing:
-            self.say(f"warning: no snapshot of the journal: {why}; it is tried again")
+            self.say(f"warning: a snapshot of the journal failed: {why}; it is tried again")
         self._failing = True

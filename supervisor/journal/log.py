@@ -281,13 +281,15 @@ class Journal:
         except (OSError, JournalError) as error:
             self._snapshot_failed = str(error)
             raise
-        self._snapshot, self._snapshot_failed = pin.position, None
+        self._snapshot_failed = None
 
     def _take(self, point: Point, content: Iterable[bytes], archive: Path | None) -> None:
+        where = Place(point, self._identity())
+        snapshot.make(self._os, self._directory, where, content, self._record)
+        self._snapshot = point.position
         place = None if archive is None else self._os.open_directory(archive, create=True)
         try:
-            where = Place(point, self._identity())
-            snapshot.take(self._os, self._directory, where, content, self._record, archive=place)
+            snapshot.let_go(self._os, self._directory, place)
         finally:
             if place is not None:
                 self._os.close(place)

@@ -118,27 +118,24 @@ def _head_of(head: bytes) -> tuple[Point, str]:
         raise BadSnapshot("its first line is none of a snapshot") from error
 
 
-def take(
+def make(
     os_: Os,
     directory: int,
     place: Place,
     content: Iterable[bytes],
     record: Callable[[bytes], None],
-    *,
-    archive: int | None = None,
 ) -> str:
-    """Make one durably, then let go of what it makes superfluous; its name.
+    """Make one durably, and have the journal say so; its name.
 
     The place is durable and `content` the fold up to there, in lines without their newline.
-    `record` appends one payload to the journal and returns when it is on disk. `archive` is
-    a directory for the segments; without one they are removed. Raises OSError, and what the
-    two callables raise: then everything that was needed before is still there.
+    `record` appends one payload to the journal and returns when it is on disk. Raises
+    OSError, and what the two callables raise: then everything is as it was, or there is
+    one more snapshot that no record vouches for.
     """
     name = snapshot_name(place.point.position)
     if not os_.exists(directory, name):
         digest = write(os_, directory, place, content)
         record(made_payload(Made(place.point.position, digest)))
-    let_go(os_, directory, archive)
     return name
 
 
@@ -201,9 +198,11 @@ def _head(place: Place) -> bytes:
 
 
 def let_go(os_: Os, directory: int, archive: int | None) -> None:
-    """Snapshots but the two newest, and the segments that not even the older one needs.
+    """Snapshots but the two newest, and the segments that not even the older one needs:
+    these go into the directory `archive`, or for good without one.
 
     Only with two whole ones: a damaged file is no reason to let go of a way to start.
+    Raises OSError with everything that a start needs still there; the next one goes on.
     """
     names = os_.listdir(directory)
     whole = _whole(names, lambda name: os_.read_cached(directory, name))

@@ -102,7 +102,7 @@ def _degraded(engine: Engine, damage: Refusal | None) -> list[dict[str, Any]]:
         found.append(
             {
                 "code": "JournalUnavailable",
-                "detail": f"no snapshot can be made, starts get slower: {stats.snapshot_failed}",
+                "detail": f"a snapshot of the journal failed: {stats.snapshot_failed}",
                 "fix": "Make room in state_dir and archive_dir; it is tried again by itself.",
             }
         )

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import copy
+import errno
+import itertools
 import random
 from pathlib import Path
 
 import pytest
+import trio
 
 from supervisor.journal import archive, opening, snapshot, verify
+from supervisor.journal.anchor import HOLDS, STRANGER, UNCHECKED, newest
+from supervisor.journal.chain import UNKNOWN
 from supervisor.journal.codec import Frame
 from supervisor.journal.errors import JournalCorrupt
 from supervisor.journal.file import REAL
 from supervisor.journal.log import Journal
 from supervisor.journal.read import entries
+from supervisor.journal.segments import Spare, Writer
 from supervisor.journal.snapshot import BadSnapshot, Place, parse, snapshots_among
+from supervisor.journal.witness import identity
 from tests.journal.driver import SIZE, Driver
 from tests.journal.fakeos import FakeOs, contents_of, from_contents
 
@@ -33,7 +41,9 @@ def take(driver: Driver, archive: str = "") -> str:
     place = driver.os.place(archive) if archive else None
     folded = [joined(driver.appended)]
     where = Place(driver.writer.point, JOURNAL)
-    return snapshot.take(driver.os, 0, where, folded, record, archive=place)
+    name = snapshot.make(driver.os, 0, where, folded, record)
+    snapshot.let_go(driver.os, 0, place)
+    return name
 
 
 class Start:
@@ -116,6 +126,74 @@ def test_a_crash_at_any_call_while_a_snapshot_is_made_loses_nothing(where):
     driver.os.after = crash
     take(driver, PLACES[where])
     assert states >= 80
+
+
+class Trips:
+    """Raises at the nth call from now on; `tripped` once it did."""
+
+    def __init__(self, driver: Driver, at: int, code: int) -> None:
+        self.left, self.code, self.tripped = at, code, False
+        self.driver = driver
+        driver.os.before = self
+
+    def __call__(self, call: str) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.tripped = True
+            raise OSError(self.code, call)
+
+    def off(self) -> None:
+        self.driver.os.before = lambda _call: None
+
+
+@pytest.mark.guarantee("J1", "J3", "J9")
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_an_error_at_any_call_while_a_snapshot_is_made_loses_nothing(where, code):
+    """And what could not be made, or not be let go, is at the next attempt."""
+    grown_once = grown(snapshots=2, place=PLACES[where], far=where == "archived elsewhere")
+    for _ in range(3):
+        grown_once.grow(500, 300)
+    rng, wanted = random.Random(5), joined(grown_once.appended)
+    for at in itertools.count(1):
+        driver = copy.copy(grown_once)
+        driver.os, driver.writer, driver.spares = copied(grown_once)
+        trips, failed = Trips(driver, at, code), False
+        before = driver.writer.point.position
+        try:
+            take(driver, PLACES[where])
+        except OSError:
+            failed = True
+        trips.off()
+        if not trips.tripped:
+            break
+        for image in [driver.os.killed(), *driver.os.power_cuts(rng, 4)]:
+            assert Start(image).folded == wanted
+        # A failed record poisons the writer; any other failure does not.
+        if failed and driver.writer.point.position == before:
+            driver.writer, driver.spares = opened_again(driver)
+        take(driver, PLACES[where])
+        kept = snapshots_among(driver.os.listdir(0))
+        assert len(kept) == 2
+        oldest = parse(kept[-1], contents_of(driver.os)[kept[-1]])
+        here = sorted(n for n in driver.os.listdir(0) if n.endswith(".jnl"))
+        assert here[0] == oldest.point.name
+        assert Start(driver.os.killed()).folded == wanted
+    assert at >= 20
+
+
+def copied(driver: Driver) -> tuple[FakeOs, Writer, list[Spare]]:
+    """The same disk once more, opened."""
+    again = Driver.__new__(Driver)
+    again.os = driver.os.killed()
+    return again.os, *opened_again(again)
+
+
+def opened_again(driver: Driver) -> tuple[Writer, list[Spare]]:
+    opened = opening.open_directory(
+        driver.os, 0, lambda _frame: None, lambda *_: None, segment_bytes=SIZE, align=512
+    )
+    return opened.writer, opened.spares
 
 
 @pytest.mark.guarantee("J2", "J9")
@@ -250,3 +328,87 @@ def laid_out(directory: Path, contents: dict[str, bytes]) -> None:
     directory.mkdir(exist_ok=True)
     for name, content in contents.items():
         (directory / name).write_bytes(content)
+
+
+@pytest.mark.guarantee("J4", "J9")
+def test_a_pin_is_where_the_state_stood_however_much_is_written_meanwhile(tmp_path):
+    """Everything appended before it is in the snapshot and nothing behind it is."""
+    place = tmp_path / "j"
+    asked: list[bytes] = []
+
+    async def write(journal: Journal, number: int) -> None:
+        for at in range(60):
+            payload = b'["%d.%d"]' % (number, at)
+            asked.append(payload)
+            await journal.durable(journal.append(payload))
+
+    async def main() -> None:
+        journal = Journal.open(place, lambda _: None, segment_bytes=65536)
+        journal.start()
+        async with trio.open_nursery() as nursery:
+            for number in range(8):
+                nursery.start_soon(write, journal, number)
+            for _ in range(5):
+                await trio.sleep(0.005)
+                pin, so_far = journal.pin(), joined(list(asked))
+                await journal.take(pin, [so_far], tmp_path / "archive")
+                assert journal.stats().snapshot == pin.position
+        await journal.close()
+
+    trio.run(main)
+    begun: list[bytes] = []
+    frames: list[Frame] = []
+    journal = Journal.open(
+        place, frames.append, lambda _at, content: begun.append(bytes(content)), segment_bytes=65536
+    )
+    assert journal.recovered.started_from > 0
+    assert joined([begun[0].strip()[1:-1], *(f.payload for f in frames)]) == joined(asked)
+    assert len(snapshots_among(path.name for path in place.iterdir())) == 2
+    assert verify.verify(place).verdict == verify.INTACT
+
+
+@pytest.mark.guarantee("J5", "J10")
+def test_the_identity_of_a_journal_outlives_its_first_segment(tmp_path):
+    async def grow(journal: Journal, times: int) -> None:
+        journal.start()
+        for number in range(times):
+            for _ in range(6):
+                await journal.ready(12_000)
+                await journal.durable(journal.append(b'["%b"]' % (b"x" * 12_000)))
+            await journal.take(journal.pin(), [b"%d" % number], None)
+        await journal.close()
+
+    trio.run(grow, Journal.open(tmp_path, lambda _: None, segment_bytes=65536), 1)
+    name = identity(tmp_path)
+    assert name != UNKNOWN
+    anchor = newest(tmp_path)
+    opened = Journal.open(tmp_path, lambda _: None, lambda *_: None, segment_bytes=65536)
+    trio.run(grow, opened, 4)
+    assert identity(tmp_path) == UNKNOWN
+    assert newest(tmp_path).journal == name
+    report = verify.verify(tmp_path, anchors=[anchor, newest(tmp_path)])
+    assert report.journal == name
+    assert [one.finding for one in report.anchors] == [UNCHECKED, HOLDS]
+    stranger = anchor._replace(journal="f" * 32)
+    assert [one.finding for one in verify.verify(tmp_path, anchors=[stranger]).anchors] == [
+        STRANGER
+    ]
+
+
+@pytest.mark.guarantee("J3")
+def test_a_snapshot_that_cannot_be_made_is_told_and_costs_nothing_else(tmp_path):
+    async def main() -> None:
+        journal = Journal.open(tmp_path / "j", lambda _: None, segment_bytes=65536)
+        journal.start()
+        await journal.durable(journal.append(b'["a"]'))
+        (tmp_path / "archive").write_text("a file where a directory should be")
+        with pytest.raises(OSError, match="File exists"):
+            await journal.take(journal.pin(), [b"a"], tmp_path / "archive")
+        assert "File exists" in (journal.stats().snapshot_failed or "")
+        await journal.durable(journal.append(b'["b"]'))
+        await journal.take(journal.pin(), [b"ab"], None)
+        assert journal.stats().snapshot_failed is None
+        assert len(snapshots_among(path.name for path in (tmp_path / "j").iterdir())) == 2
+        await journal.close()
+
+    trio.run(main)
