@@ -146,17 +146,17 @@ class _History:
         call, effect = CallId(f"call_{self._made:020}"), EffectId(f"eff_{self._made:020}")
         self.do(
             Submitted(
-                self._now(),
-                OperationId(f"op_{self._made:020}"),
-                call,
-                SessionId("uid:1000"),
-                f"turn-{self._made:020}",
-                canonical_digest([_TERMS.handler, _INPUT]),
-                By(1000, 42),
-                _TERMS,
-                _INPUT,
-                _TERMS.timeout_ms,
-                600_000,
+                now=self._now(),
+                operation_id=OperationId(f"op_{self._made:020}"),
+                call_id=call,
+                session_id=SessionId("uid:1000"),
+                request_id=f"turn-{self._made:020}",
+                request_digest=canonical_digest([_TERMS.handler, _INPUT]),
+                by=By(1000, 42),
+                terms=_TERMS,
+                input=_INPUT,
+                timeout_ms=_TERMS.timeout_ms,
+                max_run_ms=600_000,
                 operations_kept=self._kept,
             )
         )

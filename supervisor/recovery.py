@@ -7,6 +7,7 @@ every process of the old epoch is proven dead or recorded as not.
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Callable, Iterable, Mapping
 
 import attrs
@@ -72,6 +73,7 @@ def replay(config: Config, watch: Callable[[], Watch | None] = lambda: None) -> 
 
     directory = config.state_dir / "journal"
     try:
+        gc.disable()  # millions of values, none of them garbage; each look at all takes seconds
         journal = Journal.open(
             directory,
             on_frame,
@@ -87,6 +89,9 @@ def replay(config: Config, watch: Callable[[], Watch | None] = lambda: None) -> 
         damage = Refusal("JournalCorrupt", detail)
     else:
         return Replayed(journal, state, events)
+    finally:
+        gc.enable()
+        gc.freeze()
     return Replayed(DamagedJournal(state.position, frames), state, events, damage)
 
 

@@ -21,11 +21,11 @@ from supervisor.journal.codec import TooNew
 from supervisor.journal.log import Journal, JournalError, JournalPoisoned
 from supervisor.journal.snapshot import BadSnapshot
 
-# Whichever comes first: so much is read by the next start at most.
-DECISIONS = 50_000
+# Whichever comes first: so much is read by the next start at most. Of decisions it must be half
+# as many as there are operations, too: writing these takes longer than folding those.
+DECISIONS = 20_000
 SEGMENTS = 4
-# A clean stop makes one when a start would have so many decisions to read, and half as many as
-# there are operations to write; it gives up after a while.
+# A clean stop makes one sooner, and gives up after a while.
 DECISIONS_AT_STOP = 2_000
 AT_STOP_S = 5.0
 LOOK_S = 5.0
@@ -94,8 +94,7 @@ class Snapshots:
 
     async def at_stop(self) -> None:
         """The last one, when the next start is notably faster with it."""
-        behind, kept = self._behind(), len(self.state().operations)
-        if self.journal.poisoned is None and behind >= max(DECISIONS_AT_STOP, kept // 2):
+        if self.journal.poisoned is None and self._many(DECISIONS_AT_STOP):
             self._stopping = False
             deadline = time.monotonic() + AT_STOP_S
             await self._make(0, until=lambda: time.monotonic() > deadline)
@@ -106,7 +105,10 @@ class Snapshots:
 
     def _due(self) -> bool:
         grown = self.journal.segment - self._segment >= SEGMENTS
-        return self._behind() >= DECISIONS or (grown and self._behind() > 0)
+        return self._many(DECISIONS) or (grown and self._behind() > 0)
+
+    def _many(self, least: int) -> bool:
+        return self._behind() >= max(least, len(self.state().operations) // 2)
 
     async def _make(self, rest_s: float, until: Callable[[], bool] = lambda: False) -> None:
         journal = self.journal

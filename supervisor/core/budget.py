@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import attrs
 
+from supervisor.core.changed import changed
 from supervisor.core.errors import Refusal
 
 
@@ -33,13 +34,13 @@ class Budget:
 
     def reserve(self, reservation_ms: int) -> Budget:
         assert reservation_ms > 0
-        return attrs.evolve(self, reserved_ms=self.reserved_ms + reservation_ms)
+        return changed(self, reserved_ms=self.reserved_ms + reservation_ms)
 
     def settle(self, reservation_ms: int, active_ms: int) -> Budget:
         """Replace a reservation by what was seen, which is at most what was promised."""
         assert 0 < reservation_ms <= self.reserved_ms
         assert active_ms >= 0
-        return attrs.evolve(
+        return changed(
             self,
             reserved_ms=self.reserved_ms - reservation_ms,
             confirmed_ms=self.confirmed_ms + min(active_ms, reservation_ms),
@@ -47,7 +48,7 @@ class Budget:
 
     def extend(self, max_run_ms: int) -> Budget:
         assert max_run_ms > self.max_run_ms
-        return attrs.evolve(self, max_run_ms=max_run_ms)
+        return changed(self, max_run_ms=max_run_ms)
 
     def refusal(self, reservation_ms: int, call_id: str) -> Refusal:
         """Say no with the numbers, in both spellings that clients know."""

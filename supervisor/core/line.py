@@ -7,10 +7,11 @@ from collections.abc import Iterator
 import attrs
 from immutables import Map
 
+from supervisor.core.changed import changed
 from supervisor.core.ids import OperationId
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)  # few, and copied often (see changed.py)
 class Line:
     """Persistent. Places are given once, in order; nobody stands before `first`."""
 
@@ -37,7 +38,7 @@ class Line:
 
     def joined(self, operation_id: OperationId) -> Line:
         """With the operation at the end; it must not stand in it already."""
-        return attrs.evolve(
+        return changed(
             self,
             standing=self.standing.set(self.next, operation_id),
             places=self.places.set(operation_id, self.next),
@@ -52,7 +53,7 @@ class Line:
         standing, first = self.standing.delete(place), self.first
         while first < self.next and first not in standing:
             first += 1
-        return attrs.evolve(
+        return changed(
             self, standing=standing, places=self.places.delete(operation_id), first=first
         )
 

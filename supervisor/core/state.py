@@ -10,6 +10,7 @@ import attrs
 from immutables import Map
 
 from supervisor.core.budget import Budget
+from supervisor.core.changed import changed
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId, SessionId
 from supervisor.core.line import Line
 from supervisor.core.record import (
@@ -153,17 +154,17 @@ class Effect:
 
     def moved(self) -> Effect:
         """One more record names it: an answer bound to the old revision is stale."""
-        return attrs.evolve(self, revision=self.revision + 1)
+        return changed(self, revision=self.revision + 1)
 
     def settle(self, which: Callable[[Try], bool], **changes: Any) -> Effect:
-        tries = tuple(attrs.evolve(t, **changes) if which(t) else t for t in self.tries)
-        return attrs.evolve(self, tries=tries)
+        tries = tuple(changed(t, **changes) if which(t) else t for t in self.tries)
+        return changed(self, tries=tries)
 
     def with_result(self, applied: bool, result: Result | None) -> Effect:
         """Attach a result; a value, once given, is never replaced."""
         if not applied or not self.result_lost or (result is None and self.result is not None):
             return self
-        return attrs.evolve(self, result=result or Result(unavailable="missing"))
+        return changed(self, result=result or Result(unavailable="missing"))
 
 
 @attrs.frozen
@@ -331,7 +332,7 @@ class Session:
         return (self.by.uid, self.request_id)
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)  # there is one, copied several times a record (see changed.py)
 class State:
     """The fold of everything queued; nothing else is ever consulted."""
 

@@ -6,8 +6,10 @@ guessed. `journal/records` uses it for records, `core/whole` for the fold.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
-from typing import Any, get_args, get_origin
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 from cattrs import BaseConverter, Converter
 from immutables import Map
@@ -25,6 +27,9 @@ def strict_converter() -> Converter:
     made.register_unstructure_hook_func(_is_json, lambda value: value)
     for of, structure in ((tuple, _tuple_of), (Map, _map_of), (frozenset, _frozenset_of)):
         made.register_structure_hook_factory(_origin_is(of), _with_args(structure))
+    # cattrs asks the enumeration, and of what may be missing which it is, for every value.
+    made.register_structure_hook_factory(_is_enum, _enum_of)
+    made.register_structure_hook_factory(_is_optional, _with_args(_optional_of))
     made.register_unstructure_hook_factory(_origin_is(Map), _map_out)
     made.register_unstructure_hook_func(_origin_is(frozenset), _sorted)
     return made
@@ -46,7 +51,7 @@ def _is_json(cls: Any) -> bool:
     return cls is Any or cls == Mapping[str, str]
 
 
-_array, _object = exactly(list), exactly(dict)
+_array, _object, _text = exactly(list), exactly(dict), exactly(str)
 
 
 def _origin_is(wanted: type) -> Callable[[Any], bool]:
@@ -60,6 +65,30 @@ def _with_args(
     make: Callable[[BaseConverter, tuple[Any, ...]], Structure],
 ) -> Callable[[Any, BaseConverter], Structure]:
     return lambda cls, converter: make(converter, get_args(cls))
+
+
+def _is_enum(cls: Any) -> bool:
+    return isinstance(cls, type) and issubclass(cls, enum.Enum)
+
+
+def _enum_of(cls: type[enum.Enum]) -> Structure:
+    members: dict[Any, enum.Enum] = {one.value: one for one in cls}
+
+    def structure(value: Any, _: Any) -> enum.Enum:
+        return members[_text(value, None)]
+
+    return structure
+
+
+def _is_optional(cls: Any) -> bool:
+    args = get_args(cls)
+    return get_origin(cls) in {Union, UnionType} and len(args) == 2 and type(None) in args
+
+
+def _optional_of(converter: BaseConverter, kinds: tuple[Any, ...]) -> Structure:
+    (kind,) = (one for one in kinds if one is not type(None))
+    hook = converter.get_structure_hook(kind)
+    return lambda value, _: None if value is None else hook(value, kind)
 
 
 def _tuple_of(converter: BaseConverter, kinds: tuple[Any, ...]) -> Structure:

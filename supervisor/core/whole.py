@@ -2,12 +2,13 @@
 
 A whole is a list of parts, so that it can be made and written a slice at a time while the
 state moves on (a `State` never changes): a head; then every session, oldest first; every
-operation in the order of acceptance; every tombstone, oldest first. What can be found in those
+operation in the order of acceptance; the tombstones, oldest first. What can be found in those
 is not in it a second time: indexes are made again, by the rules that made them.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -84,7 +85,7 @@ class Kept:
 
 
 _CONVERTER = strict_converter()
-_Part = TypeVar("_Part", Head, Session, Kept, Tombstone)
+_Part = TypeVar("_Part", Head, Session, Kept)
 
 
 def _out_of(cls: type[Any]) -> Any:
@@ -97,8 +98,11 @@ def _in_of(cls: type[Any]) -> Any:
     )
 
 
-_OUT = {cls: _out_of(cls) for cls in (Head, Session, Kept, Tombstone)}
-_IN = {cls: _in_of(cls) for cls in (Head, Session, Kept, Tombstone)}
+_OUT = {cls: _out_of(cls) for cls in (Head, Session, Kept)}
+_IN = {cls: _in_of(cls) for cls in (Head, Session, Kept)}
+ROWS = 256
+_MEMBERS = attrgetter(*(one.name for one in attrs.fields(Tombstone)))
+_TYPES = (str, str, str, str, int, int)
 
 
 def whole(state: State) -> list[Any]:
@@ -116,8 +120,7 @@ def parts(state: State) -> Iterator[Any]:
         one = operation.operation_id
         place = next((places[one] for places in lines if one in places), -1)
         yield _OUT[Kept](Kept(operation, place))
-    for operation_id in state.buried:
-        yield _OUT[Tombstone](state.tombstones[operation_id])
+    yield from _rows_of(state.tombstones[one] for one in state.buried)
 
 
 def _head(state: State) -> Head:
@@ -144,7 +147,7 @@ def state_from(values: Iterable[Any]) -> State:
     head = _head_from(next(given, None))
     sessions = [_part(Session, next(given, None)) for _ in range(head.sessions)]
     kept = [_part(Kept, next(given, None)) for _ in range(head.operations)]
-    tombstones = [_part(Tombstone, next(given, None)) for _ in range(head.tombstones)]
+    tombstones = list(_tombstones(given, head.tombstones))
     if next(given, None) is not None:
         raise UnknownWhole("there is more than the head says")
     state = _indexed(head, kept, tombstones)
@@ -173,6 +176,26 @@ def _part(cls: type[_Part], value: Any) -> _Part:
     except Exception as error:
         raise UnknownWhole(f"a part ({cls.__name__}) does not read back: {error}") from error
     return part
+
+
+def _rows_of(tombstones: Iterator[Tombstone]) -> Iterator[list[list[Any]]]:
+    """Many in one part, each an array of its members: there are as many as there was work
+    in a year, and a start reads them all."""
+    while rows := [[*_MEMBERS(one)] for one in itertools.islice(tombstones, ROWS)]:
+        yield rows
+
+
+def _tombstones(given: Iterator[Any], count: int) -> Iterator[Tombstone]:
+    left = count
+    while left > 0:
+        rows = next(given, None)
+        if type(rows) is not list or len(rows) != min(left, ROWS):
+            raise UnknownWhole("a part of tombstones has another number of them")
+        for row in rows:
+            if type(row) is not list or tuple(map(type, row)) != _TYPES:
+                raise UnknownWhole(f"no tombstone: {row!r}")
+            yield Tombstone(*row)
+        left -= len(rows)
 
 
 def _indexed(head: Head, kept: list[Kept], tombstones: list[Tombstone]) -> State:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import attrs
-
+from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import attempt, call, effect, epoch, operation, retention, settle
 from supervisor.core.evolve import open as open_
@@ -99,7 +98,7 @@ def fold(state: State, position: int, records: Iterable[Record]) -> State:
         state = evolve(state, record)
     for operation_id in touched:
         state = _count(state, operation_id, position, at)
-    return attrs.evolve(state, position=position, latest=max(state.latest, at))
+    return changed(state, position=position, latest=max(state.latest, at))
 
 
 def evolve(state: State, record: Record) -> State:
@@ -147,11 +146,11 @@ def _count(state: State, operation_id: OperationId, position: int, at: int) -> S
         unfinished = (
             unfinished.set(known.session_id, left) if left else unfinished.delete(known.session_id)
         )
-    known = attrs.evolve(
+    known = changed(
         known, revision=known.revision + 1, position=position, updated_at=at, finished=finished
     )
     operations = state.operations.set(operation_id, known)
-    return lined_up(attrs.evolve(state, operations=operations, unfinished=unfinished), known)
+    return lined_up(changed(state, operations=operations, unfinished=unfinished), known)
 
 
 __all__ = ["TRANSITIONS", "evolve", "fold"]

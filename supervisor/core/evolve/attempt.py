@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
+from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve.put import call_of, put_call, put_effect
 from supervisor.core.ids import AttemptKey, OperationId
@@ -57,9 +56,9 @@ def move(call: Call, number: int, kind: type[Record], **changes: Any) -> Call:
         raise IllegalTransition(
             f"{kind.__name__} met {call.call_id} attempt {number} {attempt.phase.value}"
         )
-    attempt = attrs.evolve(attempt, phase=phase, **changes)
+    attempt = changed(attempt, phase=phase, **changes)
     attempts = (*call.attempts[:number], attempt, *call.attempts[number + 1 :])
-    return attrs.evolve(call, attempts=attempts)
+    return changed(call, attempts=attempts)
 
 
 def reserved(state: State, operation: Operation, record: AttemptReserved) -> State:
@@ -72,9 +71,9 @@ def reserved(state: State, operation: Operation, record: AttemptReserved) -> Sta
     attempt = Attempt(
         record.attempt, record.reservation_ms, record.relaunch, record.digest, record.at
     )
-    call = attrs.evolve(call, attempts=(*call.attempts, attempt), queued=None)
+    call = changed(call, attempts=(*call.attempts, attempt), queued=None)
     budget = operation.budget.reserve(record.reservation_ms)
-    return put_call(state, attrs.evolve(operation, budget=budget), call)
+    return put_call(state, changed(operation, budget=budget), call)
 
 
 def started(state: State, operation: Operation, record: AttemptStarted) -> State:
@@ -110,11 +109,11 @@ def ended(state: State, operation: Operation, record: AttemptEnded) -> State:
         **_died(state, record),
     )
     if record.result is not None:
-        call = attrs.evolve(call, result=record.result)
+        call = changed(call, result=record.result)
     reservation_ms = call.attempts[record.attempt].reservation_ms
     budget = operation.budget.settle(reservation_ms, record.active_ms)
     interrupted = operation.interrupted or _cut_off(record)
-    operation = attrs.evolve(operation, budget=budget, interrupted=interrupted)
+    operation = changed(operation, budget=budget, interrupted=interrupted)
     state = put_call(state, operation, call)
     key = AttemptKey(record.call_id, record.attempt)
     return _end_tries(state, operation.operation_id, key, Said.UNKNOWN, None)
@@ -163,10 +162,10 @@ def interrupt(
     settled_by = Settler.SUPERVISOR if never_ran else None
     death = _died(state, record) if dead else {}
     call = move(call, live.number, type(record), **death)
-    state = put_call(state, attrs.evolve(operation, interrupted=True), call)
+    state = put_call(state, changed(operation, interrupted=True), call)
     state = _end_tries(state, operation.operation_id, key, outcome, settled_by)
     if not dead:
-        state = attrs.evolve(state, undead=state.undead.set(key, operation.operation_id))
+        state = changed(state, undead=state.undead.set(key, operation.operation_id))
     return state
 
 
@@ -196,4 +195,4 @@ def death_proven(state: State, operation: Operation, record: DeathProven) -> Sta
         raise IllegalTransition(f"was not in doubt: {record}")
     call = call_of(operation, record.call_id)
     call = move(call, record.attempt, DeathProven, **_died(state, record))
-    return attrs.evolve(put_call(state, operation, call), undead=state.undead.delete(key))
+    return changed(put_call(state, operation, call), undead=state.undead.delete(key))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
-
+from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import open as open_
 from supervisor.core.evolve.put import call_of, put, put_call
@@ -25,7 +24,7 @@ def accepted(state: State, operation: Operation, record: CallAccepted) -> State:
     if record.retry_of is not None:
         retried = _retried(operation, record)
         root, relaunch = retried.root, Relaunch.RETRY
-        state = put_call(state, operation, attrs.evolve(retried, retried_by=record.call_id))
+        state = put_call(state, operation, changed(retried, retried_by=record.call_id))
         operation = state.operations[operation.operation_id]
     call = Call(
         call_id=record.call_id,
@@ -40,10 +39,10 @@ def accepted(state: State, operation: Operation, record: CallAccepted) -> State:
         continuation=record.continuation,
         input_digest=record.input_digest,
     )
-    operation = attrs.evolve(operation, call_order=(*operation.call_order, record.call_id))
+    operation = changed(operation, call_order=(*operation.call_order, record.call_id))
     operation = open_.call_accepted(operation, call, record)
     state = put_call(state, operation, call)
-    return attrs.evolve(state, calls=state.calls.set(record.call_id, operation.operation_id))
+    return changed(state, calls=state.calls.set(record.call_id, operation.operation_id))
 
 
 def _retried(operation: Operation, record: CallAccepted) -> Call:
@@ -58,7 +57,7 @@ def refused(state: State, operation: Operation, record: CallRefused) -> State:
     call = call_of(operation, record.call_id)
     if call.queued is None:
         raise IllegalTransition(f"was not queued: {record}")
-    call = attrs.evolve(call, refused=record.code, refused_detail=record.detail, queued=None)
+    call = changed(call, refused=record.code, refused_detail=record.detail, queued=None)
     return put_call(state, operation, call)
 
 
@@ -66,9 +65,7 @@ def queued(state: State, operation: Operation, record: CallQueued) -> State:
     call = call_of(operation, record.call_id)
     if call.live is not None or call.queued is not None or call.retried_by is not None:
         raise IllegalTransition(f"runs, waits or is retried already: {record}")
-    call = attrs.evolve(
-        call, queued=record.relaunch, refused=None, refused_detail="", stopped=False
-    )
+    call = changed(call, queued=record.relaunch, refused=None, refused_detail="", stopped=False)
     return put_call(state, operation, call)
 
 
@@ -76,7 +73,7 @@ def restored(state: State, operation: Operation, record: CallRestored) -> State:
     call = call_of(operation, record.call_id)
     if call.live is not None or call.retried_by is not None:
         raise IllegalTransition(f"runs or is retried already: {record}")
-    return put_call(state, operation, attrs.evolve(call, restored=True, queued=None))
+    return put_call(state, operation, changed(call, restored=True, queued=None))
 
 
 def budget_refused(

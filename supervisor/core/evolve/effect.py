@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
-
+from supervisor.core.changed import changed
 from supervisor.core.contract import Contract
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve.attempt import move
@@ -26,7 +25,7 @@ def announced(state: State, operation: Operation, record: EffectAnnounced) -> St
     made = Try(record.call_id, record.attempt)
     if record.ordinal < len(lineage):
         known = _known(operation, call, record).moved()
-        return put_effect(state, operation, attrs.evolve(known, tries=(*known.tries, made)))
+        return put_effect(state, operation, changed(known, tries=(*known.tries, made)))
     if record.ordinal != len(lineage) or record.effect_id in state.effects:
         raise IllegalTransition(f"expected a new effect at ordinal {len(lineage)}: {record}")
     effect = Effect(
@@ -43,9 +42,9 @@ def announced(state: State, operation: Operation, record: EffectAnnounced) -> St
         revision=1,
     )
     lineages = operation.lineages.set(call.root, (*lineage, record.effect_id))
-    state = put_effect(state, attrs.evolve(operation, lineages=lineages), effect)
+    state = put_effect(state, changed(operation, lineages=lineages), effect)
     effects = state.effects.set(record.effect_id, operation.operation_id)
-    return attrs.evolve(state, effects=effects)
+    return changed(state, effects=effects)
 
 
 def answered(state: State, operation: Operation, record: EffectAnswered) -> State:
@@ -111,4 +110,4 @@ def _settled(effect: Effect, one: Try, record: EffectConfirmed) -> Effect:
 
 def disputed(state: State, operation: Operation, record: ConfirmationDisputed) -> State:
     known = _known(operation, call_of(operation, record.call_id), record).moved()
-    return put_effect(state, operation, attrs.evolve(known, disputes=known.disputes + 1))
+    return put_effect(state, operation, changed(known, disputes=known.disputes + 1))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import attrs
-
+from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.ids import CallId, EffectId
 from supervisor.core.state import Call, Effect, Operation, Said, State
 
 
 def put(state: State, operation: Operation) -> State:
-    return attrs.evolve(state, operations=state.operations.set(operation.operation_id, operation))
+    return changed(state, operations=state.operations.set(operation.operation_id, operation))
 
 
 def put_call(state: State, operation: Operation, call: Call) -> State:
@@ -20,16 +19,16 @@ def put_call(state: State, operation: Operation, call: Call) -> State:
         moving = moving.set(call.call_id, operation.operation_id)
     elif call.call_id in moving:
         moving = moving.delete(call.call_id)
-    operation = attrs.evolve(operation, calls=operation.calls.set(call.call_id, call))
-    return attrs.evolve(put(state, operation), moving=moving)
+    operation = changed(operation, calls=operation.calls.set(call.call_id, call))
+    return changed(put(state, operation), moving=moving)
 
 
 def put_effect(state: State, operation: Operation, effect: Effect) -> State:
     """Store the effect; `leaves` counts the tries that have leave and no confirmation."""
     before = operation.effects.get(effect.effect_id)
     delta = _leaves(effect) - (_leaves(before) if before is not None else 0)
-    operation = attrs.evolve(operation, effects=operation.effects.set(effect.effect_id, effect))
-    return attrs.evolve(put(state, operation), leaves=state.leaves + delta)
+    operation = changed(operation, effects=operation.effects.set(effect.effect_id, effect))
+    return changed(put(state, operation), leaves=state.leaves + delta)
 
 
 def _leaves(effect: Effect) -> int:

@@ -3,8 +3,7 @@ in which operations wait for either."""
 
 from __future__ import annotations
 
-import attrs
-
+from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import open as open_
 from supervisor.core.evolve.put import put
@@ -21,14 +20,14 @@ def lined_up(state: State, operation: Operation) -> State:
         finished = finished.joined(one)
     elif waits is Waits.ABANDONMENT:
         interrupted = interrupted.joined(one)
-    return attrs.evolve(state, finished=finished, interrupted=interrupted)
+    return changed(state, finished=finished, interrupted=interrupted)
 
 
 def abandoned(state: State, operation: Operation, record: OperationAbandoned) -> State:
     if operation.operation_id not in state.interrupted:
         raise IllegalTransition(f"does not wait for that: {record}")
     reason = f"nobody asked for it in {record.days} days"
-    operation = attrs.evolve(operation, cancel_requested=True, cancel_reason=reason)
+    operation = changed(operation, cancel_requested=True, cancel_reason=reason)
     return open_.end_open(put(state, operation), operation, record.at, Ending.CANCELLED)
 
 
@@ -51,7 +50,7 @@ def evicted(state: State, operation: Operation, record: OperationEvicted) -> Sta
         uid=operation.by.uid,
         at=record.at,
     )
-    return attrs.evolve(
+    return changed(
         state,
         operations=state.operations.delete(one),
         calls=calls.finish(),
@@ -66,7 +65,7 @@ def expired(state: State, record: TombstoneExpired) -> State:
     if state.buried.oldest != record.operation_id:
         raise IllegalTransition(f"is not the oldest tombstone: {record}")
     known = state.tombstones[record.operation_id]
-    return attrs.evolve(
+    return changed(
         state,
         messages=state.messages.delete(known.message),
         tombstones=state.tombstones.delete(known.operation_id),
