@@ -317,20 +317,17 @@ class Walker:
                 line = parse(buf, offset, limit) if offset > start else None
                 if line is None:
                     return start
-            if line.position == before:
+            position = line.position
+            if position == before:
                 return start
-            if not self._continues(line):
-                why = f"position {line.position} does not continue position {tip.position}"
+            joined = line.previous == tip.digest[:32]
+            if not joined or (position != tip.position + 1 and not self._leaps(line)):
+                why = f"position {position} does not continue position {tip.position}"
                 raise self._corrupt(name, offset, None, why, buf)
             if offset > start and not is_filler(buf, start, offset):
                 tip.blemishes.append(f"{name} at byte {start}: damaged padding, no frame touched")
             self._accept(name, offset, line)
             start = line.end
-
-    def _continues(self, line: Line) -> bool:
-        if line.previous != self.tip.digest[:32]:
-            return False
-        return line.position == self.tip.position + 1 or self._leaps(line)
 
     def _leaps(self, line: Line) -> bool:
         """A repair goes on behind the positions that it gave up; nothing else leaves any out."""
