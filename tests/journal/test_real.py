@@ -21,6 +21,7 @@ from supervisor.journal import commit
 from supervisor.journal.file import REAL, Os
 from supervisor.journal.log import Frame, Journal, JournalFull
 from supervisor.journal.verify import verify
+from tests.filesystems import KINDS, fill, missing, small
 
 ROOT = Path(__file__).parents[2]
 
@@ -121,27 +122,6 @@ class SmallDisk(Os):
             signal.signal(signal.SIGXFSZ, before)
 
 
-@contextlib.contextmanager
-def small_tmpfs(directory: Path, size: int) -> Iterator[Path]:
-    directory.mkdir()
-    subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(directory)], check=True
-    )
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", str(directory)], check=True)
-
-
-def may_mount() -> bool:
-    """Root of the first user namespace, not one that was stripped of it."""
-    if os.geteuid() != 0:
-        return False
-    status = Path("/proc/self/status").read_text("ascii")
-    effective = next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff"))
-    return bool(int(effective, 16) >> 21 & 1)  # CAP_SYS_ADMIN
-
-
 async def until(condition, *, seconds: int = 60) -> None:
     with trio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110 - it happens in another thread
@@ -174,15 +154,20 @@ async def fill_and_heal(directory: Path, relieve) -> None:
 
 
 @pytest.mark.guarantee("J8")
-@pytest.mark.skipif(not may_mount(), reason="mounting a tmpfs needs CAP_SYS_ADMIN")
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_full_file_system_refuses_new_work_keeps_the_reserve_and_heals(
-    tmp_path, monkeypatch
+    kind, tmp_path, monkeypatch
 ):
+    if why := missing(kind):
+        pytest.skip(why)
     monkeypatch.setattr(commit, "SPARE_RETRY_MS", 20)
-    with small_tmpfs(tmp_path / "disk", 300 << 10) as disk:
-        ballast = disk / "ballast"
-        ballast.write_bytes(b"x" * (200 << 10))
-        await fill_and_heal(disk / "j", ballast.unlink)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with small(kind, disk, tmp_path / "image"):
+        journal = Journal.open(disk / "j", lambda _frame: None, segment_bytes=64 << 10)
+        await journal.close()
+        fill(disk / "ballast")
+        await fill_and_heal(disk / "j", (disk / "ballast").unlink)
 
 
 @pytest.mark.guarantee("J8")
