@@ -70,6 +70,9 @@ def _how(operation: Operation, action: Action, digest: str) -> tuple[str, dict[s
                 "checkpoint_digest": digest,
             }
             return f"{base}/resume", body, "lets the operation go on from its checkpoint"
+        case "continue":
+            body = {"trigger": "manual", "after": len(operation.continuations) - 1}
+            return f"{base}/continuations", body, "opens the next continuation, for more calls"
         case "reconcile":
             path = f"/v1/effects/{action.effect_id}/reconcile"
             return path, {}, "asks the provider what came of the effect"

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 
+from supervisor.api import open as open_
 from supervisor.api import sessions
 from supervisor.api.command import Command, Page, Reader, page_of, query_wait, wait_of
 from supervisor.api.fields import CLIENT_ID, Fields, Invalid, Query, parse_json
@@ -276,6 +277,10 @@ ROUTES: tuple[tuple[str, str, Reader], ...] = (
     ("POST", "operations/*/cancel", _cancel),
     ("POST", "operations/*/extend", _extend),
     ("POST", "operations/*/accept-artifacts", _accept),
+    ("POST", "operations/*/calls", open_.call),
+    ("GET", "operations/*/note", open_.note),
+    ("POST", "operations/*/continuations", open_.go_on),
+    ("POST", "operations/*/continuations/*/end", open_.end),
     ("GET", "calls/*", _waiting(GetCall)),
     ("GET", "calls/*/result", _of_one(GetResult)),
     ("GET", "calls/*/output", _output),

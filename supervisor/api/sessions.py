@@ -41,11 +41,16 @@ class CallWork:
 
 
 @attrs.frozen
+class OpenWork:
+    """No work yet: the client asks for calls as it goes."""
+
+
+@attrs.frozen
 class SendMessage(Command):
     session_id: str
     message_id: str
     request_digest: str
-    work: CallWork
+    work: CallWork | OpenWork
     max_run_ms: int
     labels: Mapping[str, str]
     wait_ms: int
@@ -90,6 +95,12 @@ def message(path: Sequence[str], _: Query, fields: Fields) -> Command:
     given = [kind for kind in WORK if fields.has(kind)]
     if len(given) != 1:
         raise Invalid(f"one of {', '.join(map(repr, WORK))} must be given, and no other")
+    if given == ["open"]:
+        if fields.any("open") is not True:
+            raise Invalid("'open' must be true", "/open")
+        digest = canonical_digest({"open": True, "max_run_ms": max_run_ms, "labels": labels})
+        wait_ms = wait_of(fields)
+        return SendMessage(path[0], message_id, digest, OpenWork(), max_run_ms, labels, wait_ms)
     if given != ["call"]:
         raise Invalid(f"{given[0]!r} is not known to this version", f"/{given[0]}")
     work = _call(Fields(fields.any("call"), "/call"))

@@ -8,7 +8,7 @@ from supervisor.api.ended import error_view
 from supervisor.api.wire import time_text
 from supervisor.core.lineage import age_ms, needs_of
 from supervisor.core.moment import Moment
-from supervisor.core.record import Kind, Outcome, Usage
+from supervisor.core.record import Answer, Kind, Outcome, Usage
 from supervisor.core.standing import (
     call_result,
     call_state,
@@ -17,7 +17,7 @@ from supervisor.core.standing import (
     operation_result,
     operation_state,
 )
-from supervisor.core.state import Attempt, Call, Effect, Operation, Phase
+from supervisor.core.state import Attempt, Call, Continuation, Effect, Operation, Phase
 
 NS_PER_MS = 1_000_000
 
@@ -39,7 +39,7 @@ def operation_view(operation: Operation, now: Moment) -> dict[str, Any]:
             "remaining_ms": budget.remaining_ms,
         },
         "calls": list(operation.call_order),
-        "continuations": [],
+        "continuations": [continuation_view(one) for one in operation.continuations],
         "result": operation_result(operation),
         "revision": operation.revision,
         "position": operation.position,
@@ -84,6 +84,42 @@ def call_view(operation: Operation, call: Call, now: Moment) -> dict[str, Any]:
         "attempts": [attempt_view(attempt) for attempt in call.attempts],
         "effects": [effect_view(operation, effect, now) for effect in operation.lineage(call)],
         "created_at": time_text(call.at),
+    }
+
+
+# How a call that was made before comes to answer a request.
+_WHY: dict[Answer, str] = {
+    Answer.FRESH: "",
+    Answer.RELAUNCHED: "an identical call had come to no known end, and goes on",
+    Answer.RESTORED: "an identical call was settled since; this is its recorded result",
+    Answer.JOINED: "an identical call runs since before; this is that one",
+    Answer.REPLAYED: "an identical call was completed before; this is its recorded result",
+}
+
+
+def asked_view(operation: Operation, request_id: str, now: Moment) -> dict[str, Any]:
+    """The call that answers a request of an open operation, and how it comes to answer."""
+    asked = operation.requests[request_id]
+    return {
+        **call_view(operation, operation.calls[asked.call_id], now),
+        "request_id": request_id,
+        "continuation": asked.continuation,
+        "answer": asked.answer.value,
+        "replayed": asked.answer in {Answer.RESTORED, Answer.REPLAYED},
+        "why": _WHY[asked.answer],
+    }
+
+
+def continuation_view(one: Continuation) -> dict[str, Any]:
+    """One stretch of an open operation; `ended` is when, `reason` why."""
+    return {
+        "n": one.n,
+        "trigger": one.trigger.value,
+        "state": "open" if one.reason is None else "ended",
+        "reason": one.reason.value if one.reason is not None else None,
+        "request_id": one.request_id or None,
+        "opened": time_text(one.at),
+        "ended": time_text(one.ended_at),
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import rfc8785
 
 from supervisor.core.standing import operation_state
-from supervisor.core.state import Attempt, Call, Effect, Operation
+from supervisor.core.state import Attempt, Call, Continuation, Effect, Operation
 
 SCHEMA = "effectd-run-checkpoint-v1"
 
@@ -22,7 +22,10 @@ def canonical_digest(value: Any) -> str:
 
 
 def checkpoint(operation: Operation) -> dict[str, Any]:
+    # What a kind of operation does not have is not there, so that its digest stays what it was.
+    continued = {"continuations": [_continuation(one) for one in operation.continuations]}
     return {
+        **(continued if operation.continuations else {}),
         "schema_version": SCHEMA,
         "operation_id": operation.operation_id,
         "revision": operation.revision,
@@ -45,6 +48,11 @@ def checkpoint(operation: Operation) -> dict[str, Any]:
 
 def checkpoint_digest(operation: Operation) -> str:
     return canonical_digest(checkpoint(operation))
+
+
+def _continuation(one: Continuation) -> dict[str, Any]:
+    reason = one.reason.value if one.reason is not None else None
+    return {"n": one.n, "trigger": one.trigger.value, "ended": reason}
 
 
 def _call(call: Call) -> dict[str, Any]:

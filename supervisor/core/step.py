@@ -87,6 +87,11 @@ class Submitted(Message):
     timeout_ms: int
 
 
+@attrs.frozen(kw_only=True)
+class Opened(Message):
+    """An operation whose calls its client decides one by one."""
+
+
 @attrs.frozen
 class Ready(Input):
     """A slot is taken and a sandbox waits at its gate: may the attempt be made?"""

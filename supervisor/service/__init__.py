@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from config.access import roles
+from supervisor.api import open as continued
 from supervisor.api import routes
 from supervisor.api import sessions as asked
 from supervisor.api.command import Command
@@ -17,6 +18,7 @@ from supervisor.core.errors import Refusal
 from supervisor.dispatch import Engine, Unavailable
 from supervisor.server import Peer, Request, Response
 from supervisor.service import calls, effects, events, operations, overview, sessions, submit
+from supervisor.service import open as open_
 from supervisor.service.context import Caller, Context, Denied, Lacking, problem_response
 
 _ANSWERS: Mapping[type[Command], Callable[[Context, Any, Caller], Awaitable[Response]]] = {
@@ -35,6 +37,10 @@ _ANSWERS: Mapping[type[Command], Callable[[Context, Any, Caller], Awaitable[Resp
     routes.Cancel: operations.cancel,
     routes.Extend: operations.extend,
     routes.AcceptArtifacts: operations.accept_artifacts,
+    continued.AskCall: open_.call,
+    continued.GetNote: open_.get_note,
+    continued.Continue: open_.go_on,
+    continued.EndContinuation: open_.end,
     routes.GetCall: calls.get_call,
     routes.GetResult: calls.get_result,
     routes.GetOutput: calls.get_output,

@@ -8,6 +8,7 @@ from supervisor.api import routes
 from supervisor.api.views import call_view
 from supervisor.core.access import Verb
 from supervisor.core.errors import Refusal
+from supervisor.core.ids import CallId
 from supervisor.core.standing import CallState, call_result, call_state
 from supervisor.core.state import Call, Operation
 from supervisor.core.step import Decision, ProvenDead, ReconcilerProvenDead
@@ -18,7 +19,7 @@ from supervisor.service.context import Caller, Context, Denied, json_response
 
 async def get_call(context: Context, command: routes.GetCall, caller: Caller) -> Response:
     operation, _ = context.call(command.call_id, caller)
-    await context.final(operation.operation_id, command.wait_ms)
+    await context.call_final(operation.operation_id, CallId(command.call_id), command.wait_ms)
     operation, call = context.call(command.call_id, caller)
     document = call_view(operation, call, context.engine.now())
     live = context.engine.live

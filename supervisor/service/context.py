@@ -20,6 +20,7 @@ from supervisor.core.access import missing_role as core_missing_role
 from supervisor.core.decide.message import expired
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId, EffectId, OperationId, SessionId, default_session
+from supervisor.core.matching import Class, class_of
 from supervisor.core.record import By
 from supervisor.core.standing import FINAL, operation_state
 from supervisor.core.state import Call, Effect, Operation
@@ -201,17 +202,30 @@ class Context:
 
     async def final(self, operation_id: OperationId, wait_ms: int) -> bool:
         """Wait until nothing of it runs or queues, at most so long; whether it is so."""
+        return await self._until(operation_id, wait_ms, lambda one: operation_state(one) in FINAL)
+
+    async def call_final(self, operation_id: OperationId, call_id: CallId, wait_ms: int) -> bool:
+        """The same of one call, whatever else its operation does."""
+        return await self._until(
+            operation_id,
+            wait_ms,
+            lambda one: class_of(one, one.calls[call_id]) is not Class.OPEN,
+        )
+
+    async def _until(
+        self, operation_id: OperationId, wait_ms: int, final: Callable[[Operation], bool]
+    ) -> bool:
         engine = self.engine
         with trio.move_on_after(wait_ms / 1000):
             while True:
                 await self.read()
                 changed = engine.events.change_of(operation_id)
-                if operation_state(self._kept(operation_id)) in FINAL:
+                if final(self.kept(operation_id)):
                     return True
                 await changed.wait()
-        return operation_state(self._kept(operation_id)) in FINAL
+        return final(self.kept(operation_id))
 
-    def _kept(self, operation_id: OperationId) -> Operation:
+    def kept(self, operation_id: OperationId) -> Operation:
         """The operation, unless it was evicted while somebody waited for it."""
         operation = self.engine.state.operations.get(operation_id)
         if operation is None:
@@ -223,7 +237,7 @@ class Context:
         if decision.refusal is not None:
             return problem_response(decision.refusal)
         final = await self.final(OperationId(operation_id), wait_ms)
-        operation = self._kept(OperationId(operation_id))
+        operation = self.kept(OperationId(operation_id))
         document = operation_view(operation, self.engine.now())
         if final or decision.repeated:
             return json_response(200, document)

@@ -35,9 +35,8 @@ async def reconcile_effect(context: Context, command: routes.Reconcile, caller: 
     if context.engine.draining:
         raise Denied(Refusal("Draining", "the daemon is stopping"))
     refusal = await reconcile(context.engine, effect.effect_id, caller.by)
-    return await context.acted(
-        Decision(refusal=refusal, repeated=True), operation.operation_id, command.wait_ms
-    )
+    # The answer is durable now; whatever else the operation does is nobody's to wait for here.
+    return await context.acted(Decision(refusal=refusal, repeated=True), operation.operation_id)
 
 
 def _reconcilable(context: Context, effect_id: str, caller: Caller) -> tuple[Operation, Effect]:

@@ -11,7 +11,7 @@ from supervisor.core.decide.message import evicted_refusal
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId, OperationId, SessionId, default_session
 from supervisor.core.state import Operation
-from supervisor.core.step import Message, Submitted
+from supervisor.core.step import Message, Opened, Submitted
 from supervisor.dispatch.command import terms_of
 from supervisor.dispatch.engine import new_id
 from supervisor.server import Response
@@ -34,7 +34,12 @@ async def send(context: Context, command: sessions.SendMessage, caller: Caller) 
     """A message in a session of the caller's."""
     session = context.session(command.session_id, caller, Verb.DRIVE)
     known = _known(context, session, command.message_id, command.request_digest)
-    event = _submitted(context, command, command.work, session, command.message_id, caller, known)
+    if isinstance(command.work, sessions.OpenWork):
+        event: Message = _opened(context, command, session, caller)
+    else:
+        event = _submitted(
+            context, command, command.work, session, command.message_id, caller, known
+        )
     return await _decided(context, event, caller, command.wait_ms)
 
 
@@ -79,9 +84,9 @@ def _submitted(  # where it comes from, and whose it is
     else:
         handler = context.handler(work.handler)
         context.permit_handler(handler, caller)
-        _check_input(handler, work.input)
+        check_input(handler, work.input)
         terms = terms_of(handler)
-        timeout_ms = _timeout(handler, work.timeout_ms)
+        timeout_ms = timeout_of(handler, work.timeout_ms)
     default = max(config.default_max_run_ms, 2 * timeout_ms + config.budget_margin_ms + 1)
     return Submitted(
         now=context.engine.now(),
@@ -101,7 +106,26 @@ def _submitted(  # where it comes from, and whose it is
     )
 
 
-def _timeout(handler: Handler, asked: int | None) -> int:
+def _opened(
+    context: Context, command: sessions.SendMessage, session: SessionId, caller: Caller
+) -> Opened:
+    limits = context.engine.config.limits
+    return Opened(
+        now=context.engine.now(),
+        operation_id=OperationId(new_id("op_")),
+        session_id=session,
+        request_id=command.message_id,
+        request_digest=command.request_digest,
+        by=caller.by,
+        max_run_ms=command.max_run_ms,
+        labels=command.labels,
+        operations_max=limits.operations_per_session,
+        operations_kept=limits.operations_kept,
+    )
+
+
+def timeout_of(handler: Handler, asked: int | None) -> int:
+    """What was asked for, at most what the manifest says; else that."""
     most = handler.manifest.timeout_ms
     if asked is not None and asked > most:
         detail = f"timeout_ms is at most the manifest's {most}"
@@ -109,7 +133,8 @@ def _timeout(handler: Handler, asked: int | None) -> int:
     return asked or most
 
 
-def _check_input(handler: Handler, value: Any) -> None:
+def check_input(handler: Handler, value: Any) -> None:
+    """Against the handler's schema, if it has one; Denied with the pointer."""
     if handler.input_schema is None:
         return
     # A fifth of the start-up time, and most handlers have no schema.

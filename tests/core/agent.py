@@ -7,20 +7,24 @@ from typing import Any
 import attrs
 
 from supervisor.core.checkpoint import canonical_digest
-from supervisor.core.decide.open import first_continuation
 from supervisor.core.ids import CallId, OperationId, SessionId
 from supervisor.core.record import (
     By,
     Ending,
-    Kind,
-    OperationAccepted,
     Outcome,
     Result,
     Terms,
     Trigger,
 )
 from supervisor.core.state import Asked, Continuation, Operation
-from supervisor.core.step import CallAsked, CancelAsked, ContinueAsked, Decision, EndAsked
+from supervisor.core.step import (
+    CallAsked,
+    CancelAsked,
+    ContinueAsked,
+    Decision,
+    EndAsked,
+    Opened,
+)
 from tests.core.made import ASK, CLIENT, KEY, NEVER, NONE, Core, effect, terms
 
 WRITE = terms(effect())
@@ -43,13 +47,18 @@ class Agent(Core):
 
     def message(self, session_id: str = "uid:1000", *, max_run_ms: int = 600_000) -> OperationId:
         """A new open operation, with its continuation 0."""
-        operation_id = OperationId(self.name("op"))
-        accepted = OperationAccepted(
-            *(self.wall, operation_id, Kind.OPEN, SessionId(session_id), self.name("m")),
-            *("d", CLIENT, max_run_ms),
+        event = Opened(
+            now=self.now,
+            operation_id=OperationId(self.name("op")),
+            session_id=SessionId(session_id),
+            request_id=self.name("m"),
+            request_digest="d",
+            by=CLIENT,
+            max_run_ms=max_run_ms,
         )
-        self.put(accepted, first_continuation(self.wall, operation_id, CLIENT))
-        return operation_id
+        decision = self.do(event)
+        assert decision.refusal is None, decision.refusal
+        return event.operation_id
 
     def asking(self, of: Terms, value: Any = 1, request_id: str = "", **members: Any) -> CallAsked:
         return CallAsked(

@@ -91,7 +91,7 @@ def test_a_new_message_gets_the_note_of_the_one_before_it():
     assert '  | result "first"\n' in told(agent)
     agent.completed(WRITE, 2, result="second")
     assert told(agent).index('"second"') < told(agent).index("before this one")
-    agent.op = agent.message("ses_elsewhere")
+    agent.op = agent.message("uid:7")
     assert told(agent) == ""
 
 

@@ -557,7 +557,7 @@ def test_a_new_message_is_a_new_operation_and_the_old_one_is_not_continued():
     agent.unsettled(WRITE, 2)
     old = agent.op
     agent.end()
-    elsewhere = agent.message("ses_1")
+    elsewhere = agent.message("uid:7")
     new = agent.message()
     for decision in (agent.go_on(), agent.auto()):
         assert code(decision) == "ContinuationRefused"

@@ -6,14 +6,16 @@ from supervisor.core.errors import Refusal
 from supervisor.core.ids import OperationId, is_default_session
 from supervisor.core.record import (
     CallAccepted,
+    ContinuationOpened,
     Kind,
     OperationAccepted,
     OperationEvicted,
     Record,
     SessionCreated,
+    Trigger,
 )
 from supervisor.core.state import Operation, State, Tombstone
-from supervisor.core.step import Decision, Launch, Message, SessionAsked, Submitted, refuse
+from supervisor.core.step import Decision, Launch, Message, Opened, SessionAsked, Submitted, refuse
 
 
 def session_asked(state: State, event: SessionAsked) -> Decision:
@@ -52,6 +54,15 @@ def submitted(state: State, event: Submitted) -> Decision:
     )
     launch = Launch(event.call_id)
     return Decision((*begun, call), (launch,), operation_id=event.operation_id)
+
+
+def opened(state: State, event: Opened) -> Decision:
+    """An open operation, with its first continuation."""
+    begun = begin(state, event, Kind.OPEN)
+    if isinstance(begun, Decision):
+        return begun
+    first = ContinuationOpened(event.now.wall, event.operation_id, 0, Trigger.MESSAGE, event.by)
+    return Decision((*begun, first), operation_id=event.operation_id)
 
 
 def begin(state: State, event: Message, kind: Kind) -> tuple[Record, ...] | Decision:

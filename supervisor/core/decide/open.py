@@ -6,12 +6,10 @@ from supervisor.core.checkpoint import canonical_digest
 from supervisor.core.continuing import closed, not_by_itself, not_open, overtaken
 from supervisor.core.decide.operation import budget_refused
 from supervisor.core.errors import Refusal
-from supervisor.core.ids import OperationId
 from supervisor.core.lineage import Plan, plan, resolve_command
 from supervisor.core.matching import Class, Match, match
 from supervisor.core.record import (
     Answer,
-    By,
     CallAccepted,
     CallQueued,
     CallRestored,
@@ -36,11 +34,6 @@ from supervisor.core.step import (
 
 # An operation is looked at whole with each of its frames.
 CALLS_MOST = 10_000
-
-
-def first_continuation(at: int, operation_id: OperationId, by: By) -> ContinuationOpened:
-    """What accepts an open operation opens its first continuation."""
-    return ContinuationOpened(at, operation_id, 0, Trigger.MESSAGE, by)
 
 
 # --- continuations ------------------------------------------------------------------------
