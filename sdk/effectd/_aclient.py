@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Optional, TypeVar, Union
 
-from effectd import _api, _dispatch, _flow
+from effectd import _api, _dispatch, _flow, _open
 from effectd._api import PATIENCE_MS, Filter, Settings
 from effectd._atransport import Asyncio, closing
 from effectd._document import Document
@@ -153,6 +153,54 @@ class AsyncClient(Settings):
     async def extend(self, operation_id: str, max_run_ms: int, reason: str) -> Document:
         """See Client.extend."""
         return await self._run(_api.extend(operation_id, max_run_ms, reason, self._patience()))
+
+    async def open(
+        self,
+        message_id: str,
+        *,
+        max_run_ms: int,
+        session_id: Optional[str] = None,
+        labels: Optional[Mapping[str, str]] = None,
+    ) -> Document:
+        """See Client.open."""
+        return await self._run(
+            _open.begin(message_id, max_run_ms, session_id, labels, self._patience())
+        )
+
+    async def invoke(
+        self,
+        operation_id: str,
+        handler: str,
+        input: object,  # noqa: A002  # the wire's word
+        *,
+        request_id: Optional[str] = None,
+        timeout_ms: Optional[int] = None,
+        continuation: Optional[int] = None,
+    ) -> Any:
+        """See Client.invoke."""
+        body = self._asked(handler, input, request_id, timeout_ms, continuation)
+        return await self._run(_open.call(operation_id, body, self._patience()))
+
+    async def note(self, operation_id: str) -> str:
+        """See Client.note."""
+        return await self._run(_open.note(operation_id, self._patience()))
+
+    async def continue_(
+        self,
+        operation_id: str,
+        *,
+        after: int,
+        trigger: str = "manual",
+        request_id: Optional[str] = None,
+    ) -> Document:
+        """See Client.continue_."""
+        return await self._run(
+            _open.go_on(operation_id, after, trigger, request_id, self._patience())
+        )
+
+    async def end(self, operation_id: str, n: int, reason: str) -> Document:
+        """See Client.end."""
+        return await self._run(_open.end(operation_id, n, reason, self._patience()))
 
     def effects(self, **filters: Filter) -> AsyncIterator[Document]:
         """See Client.effects."""

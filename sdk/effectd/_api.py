@@ -60,6 +60,22 @@ class Settings:
         patience = self._patience_ms if patience_ms is None else patience_ms
         return _dispatch.Dispatch(body, resume or "never", patience, self._reached)
 
+    def _asked(
+        self,
+        handler: str,
+        value: object,
+        request_id: Optional[str],
+        timeout_ms: Optional[int],
+        continuation: Optional[int],
+    ) -> dict[str, object]:
+        optional = {"timeout_ms": timeout_ms, "continuation": continuation}
+        return {
+            "request_id": request_id or _dispatch.new_id(),
+            "handler": handler,
+            "input": value,
+            **{key: given for key, given in optional.items() if given is not None},
+        }
+
 
 def cancel(operation_id: str, reason: str, patience: Patience) -> Flow[Document]:
     body = {"reason": reason}

@@ -81,6 +81,14 @@ def value_of(operation: Document, call: Document) -> Any:
     raise _ending(operation, call)
 
 
+def value_of_call(call: Document) -> Any:
+    """The same of one call of an open operation, which is final."""
+    state = text(call, "state")
+    # A call that was refused before it began stands where a dispatch of it would have failed.
+    operation = {**call, "state": "failed" if state == "refused" else state}
+    return value_of(operation, call)
+
+
 def _result(operation: Document, call: Document) -> Any:
     if call.get("result_available") is False:
         error = ResultUnavailable(

@@ -20,7 +20,7 @@ from collections.abc import Generator, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
-from effectd import _api, _dispatch, _flow
+from effectd import _api, _dispatch, _flow, _open
 from effectd._api import PATIENCE_MS, Filter, Settings
 from effectd._document import Document
 from effectd._flow import Events, Flow, Pages, Pause
@@ -243,6 +243,70 @@ class Client(Settings):
     def extend(self, operation_id: str, max_run_ms: int, reason: str) -> Document:
         """Raise the operation's limit to `max_run_ms`."""
         return self._run(_api.extend(operation_id, max_run_ms, reason, self._patience()))
+
+    def open(
+        self,
+        message_id: str,
+        *,
+        max_run_ms: int,
+        session_id: Optional[str] = None,
+        labels: Optional[Mapping[str, str]] = None,
+    ) -> Document:
+        """Open an operation whose calls you decide one by one; continuation 0 is open.
+
+        The same `message_id` always means the same operation. Without a `session_id` it is in
+        your default session.
+        """
+        return self._run(_open.begin(message_id, max_run_ms, session_id, labels, self._patience()))
+
+    def invoke(
+        self,
+        operation_id: str,
+        handler: str,
+        input: object,  # noqa: A002  # the wire's word
+        *,
+        request_id: Optional[str] = None,
+        timeout_ms: Optional[int] = None,
+        continuation: Optional[int] = None,
+    ) -> Any:
+        """Run a handler for an open operation, and return its result.
+
+        Give the model's own id of the call as `request_id`: the same one always means the same
+        call, after a lost answer too. A write that equals an earlier one is not simply made
+        again: it is answered by that one, as far as its contracts allow.
+
+        Raises what `dispatch` raises, and Refused (ContinuationRefused) when no continuation is
+        open: after a restart of the daemon, say.
+        """
+        body = self._asked(handler, input, request_id, timeout_ms, continuation)
+        return self._run(_open.call(operation_id, body, self._patience()))
+
+    def note(self, operation_id: str) -> str:
+        """What was done before, as text for the model's prompt; "" when there is nothing.
+
+        It never raises: an agent goes on without a note.
+        """
+        return self._run(_open.note(operation_id, self._patience()))
+
+    def continue_(
+        self,
+        operation_id: str,
+        *,
+        after: int,
+        trigger: str = "manual",
+        request_id: Optional[str] = None,
+    ) -> Document:
+        """Open the continuation after continuation `after`; the operation as it is then.
+
+        trigger="auto" is for an agent that goes on by itself: after a `time_limit` only, and
+        three times at most. Raises Conflict when somebody else has opened the next one.
+        """
+        return self._run(_open.go_on(operation_id, after, trigger, request_id, self._patience()))
+
+    def end(self, operation_id: str, n: int, reason: str) -> Document:
+        """End continuation `n`: "done", "time_limit", "error", "stop" (ends what runs),
+        "credential" or "rate_limit"."""
+        return self._run(_open.end(operation_id, n, reason, self._patience()))
 
     def effects(self, **filters: Filter) -> Iterator[Document]:
         """Effects, newest first: `outcome`, `needs`."""
