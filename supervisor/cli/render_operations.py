@@ -89,6 +89,7 @@ def _head(document: Document, look: Look) -> str:
             ("state", state),
             ("request", escape(document.get("request_id") or "")),
             ("created", clock(document.get("created_at"))),
+            ("continuation", _continuation(document)),
             ("labels", ", ".join(f"{escape(k)}={escape(v)}" for k, v in labels.items())),
             ("budget", budget(part(document, "budget"))),
             ("result", "" if result is None else short_json(result, look, look.columns - 11)),
@@ -97,6 +98,16 @@ def _head(document: Document, look: Look) -> str:
         ],
         look,
     )
+
+
+def _continuation(document: Document) -> str:
+    """The newest one, of an operation that has any."""
+    found = objects(document, "continuations")
+    if not found:
+        return ""
+    last = found[-1]
+    how = last.get("state") if last.get("reason") is None else f"ended: {last['reason']}"
+    return f"{last.get('n', '?')}, {escape(how or '?')}"
 
 
 def budget(document: Document) -> str:
@@ -120,6 +131,11 @@ def next_step(document: Document) -> str:
             "The outcome is unknown: do not send it again. What can be done:\n"
             f"  effectctl operations recovery {operation_id}"
         )
+    if document.get("state") == "interrupted" and document.get("kind") == "open":
+        return (
+            "Its client decides what is called, and none of its continuations is open:\n"
+            f"  effectctl operations continue {operation_id}"
+        )
     if document.get("state") == "interrupted":
         return (
             "It was interrupted and does not go on by itself. What can be done:\n"
@@ -132,6 +148,7 @@ def next_step(document: Document) -> str:
 
 TYPED: dict[str, str] = {
     "resume": "effectctl operations resume {operation}",
+    "continue": "effectctl operations continue {operation}",
     "cancel": "effectctl operations cancel {operation} --reason 'WHY'",
     "reconcile": "effectctl effects reconcile {effect}",
     "resolve": "effectctl effects show {effect}",

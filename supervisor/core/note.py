@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 
 from supervisor.core.matching import Class, class_of
+from supervisor.core.record import Kind
 from supervisor.core.standing import call_result, call_state
 from supervisor.core.state import Call, Effect, Operation, Said, State
 
@@ -38,7 +39,10 @@ _TITLES: dict[Class, str] = {
 
 
 def note(state: State, operation: Operation) -> str:
-    """The note; the empty string when there is nothing to tell. At most MOST_BYTES of UTF-8."""
+    """The note of an open operation; the empty string when there is nothing to tell, as there
+    is of the other kinds. At most MOST_BYTES of UTF-8."""
+    if operation.kind is not Kind.OPEN:
+        return ""
     room = _Room(MOST_BYTES - _FRAME_BYTES)
     own = _sections(operation, room)
     before = state.operations.get(operation.follows) if operation.follows is not None else None

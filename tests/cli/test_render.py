@@ -341,7 +341,7 @@ def test_recovery_prints_the_allowed_actions_as_commands_and_why_not_resume() ->
 
 
 def test_every_action_of_this_version_has_its_command() -> None:
-    allowed = ["resume", "reconcile", "resolve", "cancel", "extend", "accept-artifacts"]
+    allowed = ["resume", "continue", "reconcile", "resolve", "cancel", "extend", "accept-artifacts"]
     actions = [{"action": name, "effect_id": EFF} for name in allowed]
     actions.append({"action": "attest-dead", "call_id": CALL})
     refusals = [{"code": "RunTimeBudgetExceeded"}]

@@ -19,8 +19,6 @@ from tests.cli.documents import CALL, EFF, OP
 LATER = [
     ["approvals", "list"],
     ["sessions", "list"],
-    ["operations", "note", OP],
-    ["operations", "continue", OP],
     ["operations", "checkpoint", OP],
     ["top"],
     ["torture", "x"],
@@ -91,6 +89,9 @@ def _leaves() -> list[list[str]]:
         "wait": [CALL],
         "result": [CALL],
         "output": [CALL],
+        "note": [OP],
+        "continue": [OP],
+        "end": [OP, "--reason", "done"],
         "resume": [OP],
         "recovery": [OP],
     }

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
 from functools import partial
 
 import click
 
 from supervisor.cli import ids
+from supervisor.cli.commands.operations_open import continue_, end, note
 from supervisor.cli.documents import part
+from supervisor.cli.each import each, show
 from supervisor.cli.exits import Exit, gravest, of_cancel
 from supervisor.cli.follow import follow_operation
-from supervisor.cli.look import Look
 from supervisor.cli.output import Shared, several, shared
-from supervisor.cli.render_operations import operation, operation_list, recovery
+from supervisor.cli.render_operations import operation_list, recovery
 from supervisor.cli.talk import WAIT_MS, CommandError, Document
 
 MANY = click.argument("operations", nargs=-1, required=True, metavar="OPERATION...")
@@ -52,32 +52,12 @@ def list_(given: Shared, /, *, limit: int, everything: bool, **filters: str | No
     return Exit.DONE
 
 
-def _each(given: Shared, words: tuple[str, ...], act: Callable[[str], Document]) -> list[Document]:
-    """Act on every operation named, in order."""
-    return [act(ids.resolve(given.daemon, "operation", word)) for word in ids.given(words)]
-
-
-def _whole(given: Shared, one: Document, look: Look) -> str:
-    daemon = given.daemon
-    history = daemon.history_of(str(one["operation_id"]))
-    return operation(one, daemon.calls_of(one), look, history=history)
-
-
-def _show(given: Shared, found: list[Document]) -> None:
-    """Hand out operations whole."""
-    given.emit(
-        several(found),
-        lambda look: "\n\n".join(_whole(given, one, look) for one in found),
-        [str(one["operation_id"]) for one in found],
-    )
-
-
-@operations.command()
+@operations.command("show")
 @MANY
 @shared
-def show(given: Shared, /, *, operations: tuple[str, ...]) -> Exit:
+def show_(given: Shared, /, *, operations: tuple[str, ...]) -> Exit:
     """One operation whole, with its timeline."""
-    _show(given, _each(given, operations, lambda one: given.daemon.get("operations", one)))
+    show(given, each(given, operations, lambda one: given.daemon.get("operations", one)))
     return Exit.DONE
 
 
@@ -97,8 +77,8 @@ def cancel(given: Shared, /, *, operations: tuple[str, ...], reason: str) -> Exi
         answer = given.daemon.post("operations", operation_id, "cancel", body=body, wait_ms=WAIT_MS)
         return follow_operation(given.daemon, answer)
 
-    found = _each(given, operations, act)
-    _show(given, found)
+    found = each(given, operations, act)
+    show(given, found)
     return gravest(map(of_cancel, found))
 
 
@@ -136,8 +116,8 @@ def resume(
     if request_id is not None and len(ids.given(operations)) > 1:
         raise CommandError("--request-id names one resume, and there are several operations")
     act = partial(_resume, given, request_id=request_id, detach=detach)
-    found = _each(given, operations, act)
-    _show(given, found)
+    found = each(given, operations, act)
+    show(given, found)
     return Exit.DONE if detach else gravest(exit_of(given.daemon, one) for one in found)
 
 
@@ -171,9 +151,9 @@ def _resume(given: Shared, operation_id: str, *, request_id: str | None, detach:
 def extend(given: Shared, /, *, operations: tuple[str, ...], max_run_ms: int, reason: str) -> Exit:
     """Raise the time budget."""
     body = {"max_run_ms": max_run_ms, "reason": reason}
-    _show(
+    show(
         given,
-        _each(
+        each(
             given,
             operations,
             lambda one: given.daemon.post("operations", one, "extend", body=body),
@@ -189,12 +169,16 @@ def extend(given: Shared, /, *, operations: tuple[str, ...], max_run_ms: int, re
 def accept_artifacts(given: Shared, /, *, operations: tuple[str, ...], reason: str) -> Exit:
     """Accept that the handler is not what it was (after HandlerArtifactChanged; admins)."""
     body = {"reason": reason}
-    _show(
+    show(
         given,
-        _each(
+        each(
             given,
             operations,
             lambda one: given.daemon.post("operations", one, "accept-artifacts", body=body),
         ),
     )
     return Exit.DONE
+
+
+for one in (note, continue_, end):
+    operations.add_command(one)
