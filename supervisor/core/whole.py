@@ -9,9 +9,9 @@ is not in it a second time: indexes are made again, by the rules that made them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import attrs
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
@@ -188,13 +188,15 @@ def _rows_of(tombstones: Iterator[Tombstone]) -> Iterator[list[list[Any]]]:
 def _tombstones(given: Iterator[Any], count: int) -> Iterator[Tombstone]:
     left = count
     while left > 0:
-        rows = next(given, None)
-        if type(rows) is not list or len(rows) != min(left, ROWS):
+        part = next(given, None)
+        rows = cast("list[Any]", part)
+        if type(part) is not list or len(rows) != min(left, ROWS):
             raise UnknownWhole("a part of tombstones has another number of them")
         for row in rows:
-            if type(row) is not list or tuple(map(type, row)) != _TYPES:
+            members = tuple(cast("Sequence[Any]", row)) if type(row) is list else ()
+            if tuple(map(type, members)) != _TYPES:
                 raise UnknownWhole(f"no tombstone: {row!r}")
-            yield Tombstone(*row)
+            yield Tombstone(*members)
         left -= len(rows)
 
 

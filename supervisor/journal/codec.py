@@ -27,7 +27,7 @@ from __future__ import annotations
 import json
 import re
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 from zlib import crc32
 
 FORMAT = 1
@@ -43,7 +43,7 @@ LINE_MIN = 8 + 6 + 1 + 1 + 32 + 5 + 2 + 2
 _NUMBER = rb"(0|[1-9][0-9]{0,18})"
 _HEAD = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{6}) %b %b ([0-9a-f]{32}) " % (_NUMBER, _NUMBER))
 _ENDING = TERMINATOR + FILLER
-_new = tuple.__new__
+_new: Any = cast("Any", tuple).__new__
 
 
 class Frame(NamedTuple):
@@ -105,9 +105,9 @@ def parse(buf: bytes, start: int, limit: int) -> Line | None:
         payload = payload.rstrip(b" ")
     digest = sha256(line).hexdigest()
     # A million in a row: NamedTuple's own constructor takes twice as long as tuple's.
-    return _new(
-        Line, (int(position), int(durable), previous.decode(), payload, stop + 3, gap, digest)
-    )
+    known = (int(position), int(durable), previous.decode(), payload, stop + 3, gap, digest)
+    made: Line = _new(Line, known)
+    return made
 
 
 def _first_missing(buf: bytes, stop: int) -> int:
