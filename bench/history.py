@@ -41,7 +41,7 @@ from supervisor.journal.segments import START, Writer, make_spare
 
 BOOT = "00000000-0000-0000-0000-000000000000"
 _MS = 1_000_000
-_BEGUN = 1_790_000_000_000 * _MS
+_AGO = 3_600_000 * _MS  # recent, so that nothing of it is let go for its age
 _NUMBER = re.compile(rb"(?<![0-9a-f])[0-9]{19,20}(?![0-9a-f])")
 _TERMS = Terms(
     handler="charge",
@@ -101,6 +101,7 @@ class _History:
         self._number = 0
         self._state = State()
         self.records = self.frames = self.bytes = 0
+        self._begun = time.time_ns() - _AGO
         self._made = 0
         self._taken: list[bytes] = []
         self._rotate()
@@ -188,7 +189,7 @@ class _History:
         return self._taken
 
     def _now(self) -> Moment:
-        at = _BEGUN + self.frames * _MS
+        at = self._begun + self.frames * _MS
         return Moment(at, at, BOOT)
 
 
