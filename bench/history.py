@@ -96,6 +96,7 @@ class _History:
         self._fd = REAL.open_directory(directory, create=False)
         self._size, self._kept = segment_bytes, kept
         self._writer = Writer(REAL, self._fd, START, align=512)
+        self._most = min(BATCH_BYTES, segment_bytes // 4)
         self._batch: list[bytes] = []
         self._batched = 0
         self._number = 0
@@ -113,7 +114,7 @@ class _History:
         self.put(encode_records(decision.records), len(decision.records))
 
     def put(self, payload: bytes, records: int) -> None:
-        if len(self._batch) == BATCH_FRAMES or self._batched + len(payload) > BATCH_BYTES:
+        if len(self._batch) == BATCH_FRAMES or self._batched + len(payload) > self._most:
             self.flush()
         self._batch.append(payload)
         self._taken.append(payload)

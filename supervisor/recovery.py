@@ -24,11 +24,11 @@ from supervisor.core.record import Identity
 from supervisor.core.state import State
 from supervisor.core.step import ProvenDead, ReconcilerProvenDead, Restarted
 from supervisor.dispatch import Engine, Events, Unavailable
+from supervisor.journal.content import state_in
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Frame, Journal, JournalCorrupt
 from supervisor.journal.opening import Watch
 from supervisor.journal.records import UnknownRecord, decode
-from supervisor.snapshotting import state_in
 from supervisor.version import VERSION
 
 # After this a survivor is recorded as alive, and only its own lineage is refused.

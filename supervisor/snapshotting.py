@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from io import BytesIO
 from pathlib import Path
 
 import attrs
-import orjson
 import trio
 
 from supervisor.core.state import State
-from supervisor.core.whole import NewerWhole, UnknownWhole, parts, state_from
-from supervisor.journal.codec import TooNew
+from supervisor.journal.content import lines_of
 from supervisor.journal.log import Journal, JournalError, JournalPoisoned
-from supervisor.journal.snapshot import BadSnapshot
 
 # Whichever comes first: so much is read by the next start at most. Of decisions it must be half
 # as many as there are operations, too: writing these takes longer than folding those.
@@ -41,24 +37,14 @@ def content_of(state: State, *, rest_s: float = 0, until: Callable[[], bool]) ->
     """The whole state in lines, with a rest after each moment of work. Raises _Abandoned
     when `until` says so."""
     began = time.monotonic()
-    for part in parts(state):
-        yield orjson.dumps(part, option=orjson.OPT_SORT_KEYS)
+    for line in lines_of(state):
+        yield line
         if time.monotonic() - began > _WORK_S:
             if until():
                 raise _Abandoned
             if rest_s:
                 time.sleep(rest_s)
             began = time.monotonic()
-
-
-def state_in(content: memoryview) -> State:
-    """The state that a snapshot holds. Raises BadSnapshot, or TooNew for a newer version's."""
-    try:
-        return state_from(orjson.loads(line) for line in BytesIO(content))
-    except NewerWhole as error:
-        raise TooNew(str(error)) from error
-    except (UnknownWhole, orjson.JSONDecodeError) as error:
-        raise BadSnapshot(f"it does not read back: {error}") from error
 
 
 @attrs.define

@@ -1,7 +1,8 @@
 """What a journal adds up to at one of its positions: the daemon's own fold, nothing outside.
 
-A journal is folded from its beginning; what an offline reader cannot know is taken as the
-records have it: handlers are as their calls began with them, and there is no time margin.
+A journal is folded from the newest snapshot before the spot, else from its beginning; what
+an offline reader cannot know is taken as the records have it: handlers are as their calls
+began with them, and there is no time margin.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ from supervisor.core.moment import Moment
 from supervisor.core.projection import project
 from supervisor.core.record import Record
 from supervisor.core.state import Operation, State
-from supervisor.journal.errors import JournalCorrupt, JournalError
-from supervisor.journal.read import read_frames
+from supervisor.journal.codec import TooNew
+from supervisor.journal.content import state_in
+from supervisor.journal.errors import JournalCorrupt, JournalError, JournalTooNew
+from supervisor.journal.read import begins_late, read_frames, snapshots
 from supervisor.journal.records import UnknownRecord, decode
+from supervisor.journal.snapshot import BadSnapshot
 
 NS_PER_MS = 1_000_000
 
@@ -53,9 +57,13 @@ def past(directory: Path, at: Spot | None, now: Moment) -> Past:
 
     At a time means before the first decision that is later: what was known by then.
     """
-    state, problem, ended = State(), None, False
+    problem, ended = None, False
     try:
-        for position, records in _frames(directory):
+        state = _begun(directory, at)
+    except JournalError as error:
+        raise CommandError(str(error), error.fix, Exit.FAILED) from error
+    try:
+        for position, records in _frames(directory, state.position):
             if at is not None and _behind(at, position, records):
                 ended = True
                 break
@@ -69,9 +77,29 @@ def past(directory: Path, at: Spot | None, now: Moment) -> Past:
     return Past(state, state.position, _moment(state, at, now), problem)
 
 
-def _frames(directory: Path) -> Iterator[tuple[int, tuple[Record, ...]]]:
+def _begun(directory: Path, at: Spot | None) -> State:
+    """What to fold from: a snapshot, or nothing. One that does not read back is passed over."""
+    for one in snapshots(directory):
+        if at is not None and at.position is not None and one.point.position > at.position:
+            continue
+        try:
+            state = state_in(one.content)
+        except BadSnapshot:
+            continue
+        except TooNew as error:
+            raise JournalTooNew(one.name, str(error)) from error
+        if at is None or at.at is None or state.latest // NS_PER_MS <= at.at // NS_PER_MS:
+            return state
+    if begins_late(directory):
+        _refuse_nowhere(State(), ended=True)
+    return State()
+
+
+def _frames(directory: Path, after: int) -> Iterator[tuple[int, tuple[Record, ...]]]:
     # What a later line does not attest yet is kept by the next start: it counts.
     for frame in read_frames(directory, unattested=True):
+        if frame.position <= after:
+            continue
         yield frame.position, decode(frame.payload)
 
 

@@ -17,9 +17,11 @@ from supervisor.core.evolve import fold
 from supervisor.core.ids import SessionId
 from supervisor.core.record import By, JournalRepaired, OperationAccepted, Record
 from supervisor.core.state import State
-from supervisor.journal.codec import Frame
+from supervisor.journal.codec import Frame, TooNew
+from supervisor.journal.content import state_in
 from supervisor.journal.records import UnknownRecord, decode
 from supervisor.journal.repair import Loss, examine, repair
+from supervisor.journal.snapshot import BadSnapshot
 
 DAMAGED = 2
 REASON_MAX = 500
@@ -65,7 +67,7 @@ def document(loss: Loss, directory: Path) -> dict[str, Any]:
     `calls` and `effects` are those that become unknown; `requests` were accepted behind the
     damage and are forgotten, but for being refused. All as far as it can be read.
     """
-    state = _folded(loss.proven)
+    state = _folded(loss)
     unfinished = [one for one in state.operations.values() if not one.finished]
     beyond = [record for frame in loss.beyond for record in _records(frame)]
     return {
@@ -120,9 +122,14 @@ def _some(names: list[str]) -> str:
     return f"{text} and {plural(more, 'more', 'more')}" if more > 0 else text
 
 
-def _folded(frames: Iterable[Frame]) -> State:
-    state = State()
-    for frame in frames:
+def _folded(loss: Loss) -> State:
+    try:
+        state = State() if loss.began is None else state_in(loss.began.content)
+    except (BadSnapshot, TooNew):
+        return State()
+    for frame in loss.proven:
+        if frame.position <= state.position:
+            continue
         try:
             state = fold(state, frame.position, decode(frame.payload))
         except (UnknownRecord, IllegalTransition):

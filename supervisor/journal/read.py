@@ -8,14 +8,14 @@ segment while it is read; that is no damage. Standard library only.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from supervisor.journal.chain import Emit, Walked, Walker, segments_among, unbroken_since
 from supervisor.journal.codec import Frame, Line, TooNew
 from supervisor.journal.errors import JournalError, JournalIOError, JournalTooNew
-from supervisor.journal.snapshot import Found, find, known, snapshots_among
+from supervisor.journal.snapshot import Found, Snapshot, find, known, snapshots_among
 
 Progress = Callable[[int, int], None]
 
@@ -45,6 +45,19 @@ def read_frames(directory: Path, *, unattested: bool = False) -> Iterator[Frame]
     for entry in entries(directory):
         if entry.payload.startswith(b"[") and (entry.attested or unattested):
             yield Frame(entry.position, entry.payload)
+
+
+def snapshots(directory: Path) -> Iterator[Snapshot]:
+    """The whole ones, newest first. Raises JournalTooNew and JournalIOError."""
+    reader = Reader(directory, lambda _done, _total: None)
+    for name in snapshots_among(reader.names):
+        yield from reader.found([name]).whole
+
+
+def begins_late(directory: Path) -> bool:
+    """Whether its first segments are not here any more."""
+    reader = Reader(directory, lambda _done, _total: None)
+    return bool(reader.names) and unbroken_since(reader.names) > 1
 
 
 def entries(
@@ -104,7 +117,7 @@ class Reader:
 
         Damaged snapshots are no damage to the chain, and become blemishes.
         """
-        found = self._snapshots()
+        found = self.found(self.names)
         covered = max((one.point.number for one in found.whole), default=1)
         since = min(unbroken_since(self.names), covered)
         segments = segments_among(self.names, since)
@@ -112,11 +125,12 @@ class Reader:
         walker.tip.blemishes += [f"{name}: {why}" for name, why in found.bad.items()]
         return walker
 
-    def _snapshots(self) -> Found:
+    def found(self, names: Iterable[str]) -> Found:
+        """The snapshots among these files."""
         try:
-            return find(self.names, self._read)
+            return find(names, self._read)
         except TooNew as error:
-            raise JournalTooNew(snapshots_among(self.names)[0], str(error)) from error
+            raise JournalTooNew(snapshots_among(names)[0], str(error)) from error
 
     def load(self, name: str) -> bytes:
         content = self._read(name)

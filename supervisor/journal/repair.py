@@ -30,6 +30,7 @@ from supervisor.journal.codec import (
     Line,
     Previous,
     Repair,
+    TooNew,
     aligned,
     encode,
     fitted,
@@ -38,10 +39,17 @@ from supervisor.journal.codec import (
     parse_header,
     repair_payload,
 )
-from supervisor.journal.errors import Damage, JournalCorrupt, JournalError, JournalIOError
+from supervisor.journal.errors import (
+    Damage,
+    JournalCorrupt,
+    JournalError,
+    JournalIOError,
+    JournalTooNew,
+)
 from supervisor.journal.file import REAL, Os
 from supervisor.journal.records import encode as encode_records
 from supervisor.journal.segments import START, Point, Spare, make_spare, write_whole
+from supervisor.journal.snapshot import Snapshot, find, known, snapshots_among
 
 QUARANTINE = "quarantine"
 SEGMENT_BYTES = 4096  # the new segment's size, when no file says how large they are
@@ -63,7 +71,8 @@ class Loss(NamedTuple):
     `first`..`last` are the positions known to have existed; `resume` is behind every one
     that can have existed. `files` are copied; all but the one that `point` ends in are then
     no part of the journal. `proven` and `beyond` are the decisions before and behind the
-    damage that can be read; those behind are given up all the same. Sizes are in bytes.
+    damage that can be read; those behind are given up all the same. A snapshot that it
+    `began` with stands for the decisions up to its own. Sizes are in bytes.
     """
 
     damage: Damage
@@ -77,6 +86,7 @@ class Loss(NamedTuple):
     proven: tuple[Frame, ...]
     beyond: tuple[Frame, ...]
     discarded: int
+    began: Snapshot | None = None
 
 
 class Repaired(NamedTuple):
@@ -89,7 +99,8 @@ class Repaired(NamedTuple):
 def examine(directory: Path, *, os_: Os = REAL) -> Loss | None:
     """What a repair would give up; None when nothing is damaged. Changes nothing.
 
-    Raises JournalLocked, JournalTooNew, JournalIOError, NotRepairable.
+    What a start would not read is not looked at. Raises JournalLocked, JournalTooNew,
+    JournalIOError, and NotRepairable: also for damage before the newest snapshot's end.
     """
     with _held(os_, directory, "reading") as fd:
         return _examine(os_, fd)
@@ -150,7 +161,8 @@ class _Prefix:
 
 
 def _examine(os_: Os, fd: int) -> Loss | None:
-    segments = _segments(os_, fd)
+    began = _snapshot(os_, fd)
+    segments = _segments(os_, fd, 1 if began is None else began.point.number)
     contents: dict[str, bytes] = {}
 
     def load(name: str) -> bytes:
@@ -159,19 +171,40 @@ def _examine(os_: Os, fd: int) -> Loss | None:
 
     prefix = _Prefix()
     try:
-        Walker(segments, load, prefix.emit).run()
+        Walker(segments, load, prefix.emit, known=[known(began)] if began else ()).run()
     except JournalCorrupt as error:
+        if began is not None and not _behind_it(error.report, prefix, began):
+            raise NotRepairable(
+                f"{error}; and {began.name} stands for what was before that",
+                f"Move {began.name} out of the directory, then try again: an older snapshot, or "
+                "the journal from its beginning, serves in its place.",
+            ) from error
         touched = [s for s in segments if s.number >= prefix.point.number]
         found = {s: contents.get(s.name) or load(s.name) for s in touched}
-        return _loss(error.report, prefix, found)
+        return _loss(error.report, prefix, found)._replace(began=began)
     return None
 
 
-def _segments(os_: Os, fd: int) -> list[SegmentName]:
+def _snapshot(os_: Os, fd: int) -> Snapshot | None:
+    """What a start would begin with."""
+    names = os_.listdir(fd)
+    try:
+        found = find(names, lambda name: os_.read_disk(fd, name), most=1)
+    except TooNew as error:
+        raise JournalTooNew(snapshots_among(names)[0], str(error)) from error
+    return found.whole[0] if found.whole else None
+
+
+def _behind_it(damage: Damage, prefix: _Prefix, began: Snapshot) -> bool:
+    """Whether the damage is in what was written after the snapshot."""
+    return damage.file != began.name and prefix.point.position >= began.point.position
+
+
+def _segments(os_: Os, fd: int, since: int) -> list[SegmentName]:
     """A file that is missing, doubled or foreign is nothing to give up: which files are this
     journal's is a person's to say."""
     try:
-        return segments_among(os_.listdir(fd))
+        return segments_among(os_.listdir(fd), since)
     except JournalCorrupt as error:
         raise NotRepairable(
             str(error), f"Put {error.report.file} right, from a backup, then try again."
