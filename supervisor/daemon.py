@@ -24,6 +24,7 @@ from sandbox.spec import Missing, SandboxFault, SandboxUnavailable, Spec
 from supervisor import server
 from supervisor.delegated import delegated_cgroup
 from supervisor.dispatch import Engine, Unavailable, visible
+from supervisor.dispatch.approvals import expire_approvals
 from supervisor.dispatch.attempt import run_call
 from supervisor.housekeeping import housekeep
 from supervisor.journal import durably
@@ -181,6 +182,7 @@ class Daemon:
         engine.layers, engine.missing = await _layers(engine)
         nursery.start_soon(watch_survivors, engine)
         nursery.start_soon(housekeep, engine)
+        nursery.start_soon(expire_approvals, engine)
 
     def _poisoned(self, why: JournalPoisoned) -> None:
         say(f"the journal failed, nothing new is started: {why}. {why.fix}")

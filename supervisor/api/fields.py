@@ -24,9 +24,15 @@ _INT_MAX = 2**53 - 1
 class Invalid(Exception):  # noqa: N818  # carries a refusal, is caught where routes end
     """A request that is not well formed."""
 
-    def __init__(self, detail: str, pointer: str = "", code: str = "InvalidInput") -> None:
+    def __init__(
+        self,
+        detail: str,
+        pointer: str = "",
+        code: str = "InvalidInput",
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(detail)
-        self.refusal = Refusal(code, detail, pointer=pointer)
+        self.refusal = Refusal(code, detail, pointer=pointer, extra=extra or {})
 
 
 def parse_json(body: bytes) -> Any:

@@ -81,6 +81,9 @@ def _how(operation: Operation, action: Action, digest: str) -> tuple[str, dict[s
             revision = operation.effects[action.effect_id].revision
             path = f"/v1/effects/{action.effect_id}/resolve"
             return path, {"if_revision": revision}, "states what came of the effect, with evidence"
+        case "approve":
+            path = f"{base}/approvals/{action.node}"
+            return path, {}, "answers what the program waits for"
         case "extend":
             return f"{base}/extend", {}, "raises max_run_ms"
         case "cancel":

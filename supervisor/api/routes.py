@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
+from supervisor.api import approvals, sessions
 from supervisor.api import open as open_
-from supervisor.api import sessions
 from supervisor.api.command import Command, Page, Reader, page_of, query_wait, wait_of
 from supervisor.api.fields import CLIENT_ID, Fields, Invalid, Query, parse_json
 from supervisor.api.sessions import dispatch_digest
@@ -71,6 +71,16 @@ class GetOperation(Command):
 @attrs.frozen
 class GetRecovery(Command):
     operation_id: str
+
+
+@attrs.frozen
+class GetCheckpoint(Command):
+    operation_id: str
+
+
+@attrs.frozen
+class GetSchema(Command):
+    name: str
 
 
 @attrs.frozen
@@ -273,6 +283,10 @@ ROUTES: tuple[tuple[str, str, Reader], ...] = (
     ("GET", "operations", _list_operations),
     ("GET", "operations/*", _waiting(GetOperation)),
     ("GET", "operations/*/recovery", _of_one(GetRecovery)),
+    ("GET", "operations/*/checkpoint", _of_one(GetCheckpoint)),
+    ("GET", "approvals", approvals.listed),
+    ("POST", "operations/*/approvals/*", approvals.answer),
+    ("GET", "schemas/*", _of_one(GetSchema)),
     ("POST", "operations/*/resume", _resume),
     ("POST", "operations/*/cancel", _cancel),
     ("POST", "operations/*/extend", _extend),

@@ -10,8 +10,10 @@ import attrs
 from supervisor.api.command import Command, Page, page_of, wait_of
 from supervisor.api.fields import Fields, Invalid, Query
 from supervisor.core.checkpoint import canonical_digest
+from supervisor.program import Program, parse
 
 WORK = ("call", "program", "open")
+FAULTS_MAX = 100
 
 
 @attrs.frozen
@@ -46,11 +48,20 @@ class OpenWork:
 
 
 @attrs.frozen
+class ProgramWork:
+    """A program that is valid, and its input."""
+
+    document: Any
+    program: Program
+    input: Any
+
+
+@attrs.frozen
 class SendMessage(Command):
     session_id: str
     message_id: str
     request_digest: str
-    work: CallWork | OpenWork
+    work: CallWork | OpenWork | ProgramWork
     max_run_ms: int
     labels: Mapping[str, str]
     wait_ms: int
@@ -101,10 +112,20 @@ def message(path: Sequence[str], _: Query, fields: Fields) -> Command:
         digest = canonical_digest({"open": True, "max_run_ms": max_run_ms, "labels": labels})
         wait_ms = wait_of(fields)
         return SendMessage(path[0], message_id, digest, OpenWork(), max_run_ms, labels, wait_ms)
-    if given != ["call"]:
-        raise Invalid(f"{given[0]!r} is not known to this version", f"/{given[0]}")
-    work = _call(Fields(fields.any("call"), "/call"))
-    digest = dispatch_digest(work.handler, work.input, work.timeout_ms, max_run_ms, labels)
+    work: CallWork | ProgramWork
+    if given == ["call"]:
+        work = _call(Fields(fields.any("call"), "/call"))
+        digest = dispatch_digest(work.handler, work.input, work.timeout_ms, max_run_ms, labels)
+    else:
+        work = _program(fields)
+        digest = canonical_digest(
+            {
+                "program": work.document,
+                "program_input": work.input,
+                "max_run_ms": max_run_ms,
+                "labels": labels,
+            }
+        )
     return SendMessage(path[0], message_id, digest, work, max_run_ms, labels, wait_of(fields))
 
 
@@ -116,3 +137,14 @@ def _call(fields: Fields) -> CallWork:
     )
     fields.done()
     return work
+
+
+def _program(fields: Fields) -> ProgramWork:
+    """Every fault of the document is in `faults`; the first one is the answer's own."""
+    document = fields.any("program")
+    found = parse(document)
+    if isinstance(found, Program):
+        return ProgramWork(document, found, fields.any("program_input", None))
+    faults = [{"pointer": f"/program{one.pointer}", "detail": one.detail} for one in found]
+    first = faults[0]
+    raise Invalid(first["detail"], first["pointer"], extra={"faults": faults[:FAULTS_MAX]})

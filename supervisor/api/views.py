@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from supervisor.api.approvals import approval_view
 from supervisor.api.ended import error_view
 from supervisor.api.wire import time_text
 from supervisor.core.lineage import age_ms, needs_of
 from supervisor.core.moment import Moment
-from supervisor.core.record import Answer, Kind, Outcome, Usage
+from supervisor.core.program_state import ProgramState
+from supervisor.core.record import Answer, Ended, Kind, Outcome, Usage
 from supervisor.core.standing import (
     call_result,
     call_state,
@@ -55,10 +57,37 @@ def operation_view(operation: Operation, now: Moment) -> dict[str, Any]:
             effects_unknown(operation, c) for c in operation.ordered_calls() if c.retry_of is None
         ),
     }
+    if operation.program is not None:
+        view["program"] = _program(operation, operation.program)
     if operation.kind is Kind.DISPATCH:
         newest = operation.newest(operation.calls[operation.call_order[0]])
         view["call"] = call_view(operation, newest, now)
     return view
+
+
+def _program(operation: Operation, program: ProgramState) -> dict[str, Any]:
+    """Where a program is, by its nodes' paths."""
+    end = program.end
+    return {
+        "resumable": not program.not_resumable,
+        "not_resumable": list(program.not_resumable),
+        "input": program.input,
+        "bindings": dict(sorted(program.bound.items())),
+        "calls": dict(sorted(program.calls.items())),
+        "approvals": [
+            approval_view(operation, one)
+            for one in sorted(program.approvals.values(), key=lambda a: (a.at, a.node))
+        ],
+        "ended": None
+        if end is None
+        else {
+            "node": end.node,
+            "how": end.ended.value,
+            "reason": end.value if end.ended is Ended.STOPPED else None,
+            "code": end.code,
+            "detail": end.detail,
+        },
+    }
 
 
 def call_view(operation: Operation, call: Call, now: Moment) -> dict[str, Any]:
@@ -69,6 +98,7 @@ def call_view(operation: Operation, call: Call, now: Moment) -> dict[str, Any]:
         "call_id": call.call_id,
         "operation_id": operation.operation_id,
         "handler": call.terms.handler,
+        "node": call.node or None,
         "state": state.value,
         "input": call.input,
         "timeout_ms": call.timeout_ms,

@@ -27,6 +27,7 @@ LONG = frozenset(
         "by",
         "declared",
         "digest",
+        "document",
         "handler_digest",
         "identity",
         "input",
@@ -37,6 +38,7 @@ LONG = frozenset(
         "session_id",
         "terms",
         "usage",
+        "value",
     }
 )
 

@@ -21,7 +21,8 @@ def _attempt(event: Document) -> str:
 
 
 def _accepted(event: Document) -> str:
-    return "retry accepted" if event.get("retry_of") else "call accepted"
+    said = "retry accepted" if event.get("retry_of") else "call accepted"
+    return f"{said} for node {escape(event['node'])}" if event.get("node") else said
 
 
 def _ended(event: Document) -> str:
@@ -41,6 +42,14 @@ def _reconciled(event: Document) -> str:
 # What a person reads of each kind; what is not here says nothing of its own.
 TELLING: dict[str, Callable[[Document], str]] = {
     "operation_accepted": lambda _: "accepted",
+    "program_accepted": lambda _: "its program accepted",
+    "node_bound": lambda e: f"node {escape(e.get('node', '?'))} has its value",
+    "approval_requested": lambda e: f"approval {escape(e.get('node', '?'))} asked for",
+    "approval_answered": lambda e: (
+        f"approval {escape(e.get('node', '?'))} answered: {escape(e.get('choice', '?'))}"
+    ),
+    "approval_expired": lambda e: f"approval {escape(e.get('node', '?'))} expired",
+    "program_ended": lambda e: f"program {escape(e.get('ended', '?'))}",
     "call_accepted": _accepted,
     "call_queued": lambda e: f"waits to start again ({escape(e.get('relaunch', '?'))})",
     "call_restored": lambda _: "result handed back",

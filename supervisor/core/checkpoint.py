@@ -10,6 +10,7 @@ from typing import Any
 
 import rfc8785
 
+from supervisor.core.program_state import ProgramState
 from supervisor.core.standing import operation_state
 from supervisor.core.state import Attempt, Call, Continuation, Effect, Operation
 
@@ -38,11 +39,29 @@ def checkpoint(operation: Operation) -> dict[str, Any]:
             "reserved_ms": operation.budget.reserved_ms,
         },
         "calls": [_call(call) for call in operation.ordered_calls()],
+        **({"program": _program(operation.program)} if operation.program is not None else {}),
         "effects": [
             _effect(operation.effects[effect_id])
             for call_id in operation.call_order
             for effect_id in operation.lineages.get(call_id, ())
         ],
+    }
+
+
+def _program(program: ProgramState) -> dict[str, Any]:
+    """Where it is: what was bound and answered, and by which calls its nodes have values."""
+    return {
+        "document_digest": canonical_digest(program.document),
+        "input_digest": canonical_digest(program.input),
+        "artifacts": {one.handler: one.digest for one in program.terms},
+        "not_resumable": list(program.not_resumable),
+        "bindings": dict(program.bound),
+        "calls": dict(program.calls),
+        "approvals": {
+            one.node: {"choice": one.choice, "expired": one.expired}
+            for one in program.approvals.values()
+        },
+        "ended": program.end.ended.value if program.end is not None else None,
     }
 
 

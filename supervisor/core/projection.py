@@ -18,6 +18,7 @@ from supervisor.core.lineage import (
     call_verdict,
     effect_verdict,
     evidence,
+    lost_refusal,
     open_tries_dead,
     plan,
     relaunched,
@@ -25,7 +26,14 @@ from supervisor.core.lineage import (
 from supervisor.core.matching import unsettled
 from supervisor.core.moment import Moment
 from supervisor.core.record import Kind
-from supervisor.core.standing import TERMINAL, OperationState, operation_state
+from supervisor.core.standing import (
+    TERMINAL,
+    CallState,
+    OperationState,
+    call_state,
+    node_waits,
+    operation_state,
+)
 from supervisor.core.state import Call, Effect, Operation, Said
 
 
@@ -38,6 +46,7 @@ class Action:
     call_id: str | None = None
     attempt: int | None = None
     effect_id: EffectId | None = None
+    node: str | None = None
 
 
 @attrs.frozen
@@ -59,6 +68,8 @@ def project(
         _continue(operation, now, margin_ms, digests, actions, refusals)
     elif standing in {OperationState.UNKNOWN, OperationState.INTERRUPTED}:
         _resume(operation, now, margin_ms, digests, actions, refusals)
+    elif standing is OperationState.WAITING:
+        _approval(operation, actions, refusals)
     elif standing not in TERMINAL:
         refusals.append(Refusal("NotResumable", f"it is {standing.value}", fix="Wait for it."))
     for effect in operation.ordered_effects():
@@ -81,6 +92,15 @@ def verdicts(operation: Operation, now: Moment) -> dict[EffectId, Verdict]:
     return found
 
 
+def _approval(operation: Operation, actions: list[Action], refusals: list[Refusal]) -> None:
+    assert operation.program is not None
+    pending = operation.program.pending
+    assert pending is not None
+    actions.append(Action("approve", ", ".join(pending.by), node=pending.node))
+    fix = f"effectctl approvals answer {operation.operation_id} {pending.node} --choice CHOICE"
+    refusals.append(Refusal("NotResumable", f"it waits for approval {pending.node!r}", fix=fix))
+
+
 def _resume(  # one place that says whether, and why not
     operation: Operation,
     now: Moment,
@@ -94,18 +114,52 @@ def _resume(  # one place that says whether, and why not
             Refusal("OperationCancelled", "it was cancelled; only its effects are left to settle")
         )
         return
-    if operation.kind is not Kind.DISPATCH:
-        refusals.append(Refusal("NotResumable", f"it is a {operation.kind.value} operation"))
+    if operation.kind is Kind.OPEN:
+        refusals.append(Refusal("NotResumable", "it is an open operation"))
         return
-    planned = plan(operation, operation.calls[operation.call_order[0]], now)
-    if isinstance(planned, Refusal):
-        refusals.append(planned)
-        return
-    held = _held_back(operation, planned, margin_ms, digests, actions)
-    if held is None:
-        actions.append(Action("resume", "run", call_id=planned.call.call_id))
-    else:
-        refusals.append(held)
+    plans = resume_plans(operation, now)
+    planned = [one for one in plans if isinstance(one, Plan)]
+    held = [_held_back(operation, one, margin_ms, digests, actions) for one in planned]
+    refused = [one for one in (*plans, *held) if isinstance(one, Refusal)]
+    refusals.extend(refused)
+    if not refused:
+        first = planned[0].call.call_id if planned else None
+        actions.append(Action("resume", "run", call_id=first))
+
+
+def resume_plans(operation: Operation, now: Moment) -> list[Plan | Refusal]:
+    """How a resume lets each of its calls go on that is stuck, or why one may not."""
+    if operation.program is None:
+        return [plan(operation, operation.calls[operation.call_order[0]], now)]
+    if operation.lost:
+        return [_program_lost(operation)]
+    stuck = [operation.calls[one] for one in operation.program.calls.values()]
+    stuck = sorted(
+        (one for one in stuck if node_waits(operation, one.call_id)),
+        key=lambda one: operation.call_order.index(one.call_id),
+    )
+    return [_node_plan(operation, one, now) for one in stuck]
+
+
+def _program_lost(operation: Operation) -> Refusal:
+    first = next(operation.ordered_calls(), None)
+    if first is not None:
+        return lost_refusal(operation, first)
+    return Refusal("EffectOutcomeUnknown", "what it did is in records that a repair gave up")
+
+
+def _node_plan(operation: Operation, call: Call, now: Moment) -> Plan | Refusal:
+    """A node that succeeded is never run again, also where its value was not kept."""
+    if call_state(operation, call) is CallState.SUCCEEDED:
+        lineage = operation.lineage(call)
+        one = lineage[0].effect_id if len(lineage) == 1 else None
+        return Refusal(
+            "EffectResultUnavailable",
+            f"node {call.node!r} succeeded, and its value is not available",
+            call_id=call.call_id,
+            effect_id=one,
+        )
+    return plan(operation, call, now)
 
 
 def _continue(

@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 from typing import Any
 
+from supervisor.core.ids import CallId
 from supervisor.core.lineage import unresolved
-from supervisor.core.record import Ending, Kind, Outcome, Result, Settler
+from supervisor.core.program_state import ProgramState
+from supervisor.core.record import Ended, Ending, Kind, Outcome, Result, Settler
 from supervisor.core.state import Call, Operation, Phase, Said
 
 
@@ -105,6 +107,9 @@ def operation_state(operation: Operation) -> OperationState:
         return OperationState.UNKNOWN
     if operation.cancel_requested:
         return OperationState.CANCELLED
+    if operation.program is not None:
+        queued = any(c.queued is not None for c in calls)
+        return OperationState.ACCEPTED if queued else _program_at_rest(operation.program)
     ended = _ended_of_kind(operation)
     if ended is not None:
         return ended
@@ -161,8 +166,24 @@ def _waits_again(operation: Operation, call: Call) -> bool:
     """Queued, and not as the first try of what was just accepted."""
     if call.queued is None:
         return False
-    again = operation.interrupted or bool(call.attempts) or call.retry_of is not None
-    return again or operation.kind is Kind.OPEN
+    first = call.call_id == operation.call_order[0]
+    return operation.interrupted or bool(call.attempts) or not first or operation.kind is Kind.OPEN
+
+
+_PROGRAM_ENDED = {
+    Ended.GAVE: OperationState.SUCCEEDED,
+    Ended.STOPPED: OperationState.STOPPED,
+    Ended.FAILED: OperationState.FAILED,
+}
+
+
+def _program_at_rest(program: ProgramState) -> OperationState:
+    """Nothing of it runs or queues, so it has ended, waits for a person, or is stuck."""
+    if program.end is not None:
+        return _PROGRAM_ENDED[program.end.ended]
+    if program.pending is not None:
+        return OperationState.WAITING
+    return OperationState.FAILED if program.not_resumable else OperationState.INTERRUPTED
 
 
 def _dispatch_ended(operation: Operation) -> OperationState | None:
@@ -190,7 +211,28 @@ def call_result(operation: Operation, call: Call) -> Result | None:
     return call.result or Result(unavailable="missing")
 
 
+def node_value(operation: Operation, call_id: CallId) -> Result | None:
+    """What the call of a program's node came to; None while it has no value."""
+    call = operation.calls[call_id]
+    if call_state(operation, call) is not CallState.SUCCEEDED:
+        return None
+    result = call_result(operation, call)
+    return result if result is not None and result.available else None
+
+
+def node_waits(operation: Operation, call_id: CallId) -> bool:
+    """Whether the call of a node is at rest without a value: only a resume moves it."""
+    newest = operation.newest(operation.calls[call_id])
+    if newest.live is not None or newest.queued is not None:
+        return False
+    return node_value(operation, call_id) is None
+
+
 def operation_result(operation: Operation) -> Any:
+    """A program's `give`, a dispatch's call result."""
+    if operation.program is not None:
+        end = operation.program.end
+        return end.value if end is not None and end.ended is Ended.GAVE else None
     if operation.kind is not Kind.DISPATCH or not operation.call_order:
         return None
     result = call_result(operation, operation.calls[operation.call_order[0]])

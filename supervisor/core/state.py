@@ -13,6 +13,7 @@ from supervisor.core.budget import Budget
 from supervisor.core.changed import changed
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId, SessionId
 from supervisor.core.line import Line
+from supervisor.core.program_state import ProgramState
 from supervisor.core.record import (
     Answer,
     By,
@@ -191,6 +192,7 @@ class Call:
     answered_in: int | None = None
     # Its continuation was stopped: no leave, and no attempt, is given any more.
     stopped: bool = False
+    node: str = ""
 
     @property
     def last(self) -> Attempt | None:
@@ -269,6 +271,7 @@ class Operation:
     updated_at: int = 0
     # The positions of records that a repair gave up while this was unfinished; () if none.
     lost: tuple[int, ...] = ()
+    program: ProgramState | None = None
 
     def lineage(self, call: Call) -> tuple[Effect, ...]:
         """The known effects of the call's lineage, by ordinal."""
@@ -363,6 +366,8 @@ class State:
     # of each session, while it is kept.
     continued: Map[OperationId, int] = attrs.field(factory=Map[OperationId, int])
     newest_open: Map[SessionId, OperationId] = attrs.field(factory=Map[SessionId, OperationId])
+    # Operations whose program waits for an approval.
+    approvals: Map[OperationId, str] = attrs.field(factory=Map[OperationId, str])
     # How many operations of each session are not finished: what its limit counts.
     unfinished: Map[SessionId, int] = attrs.field(factory=Map[SessionId, int])
     # Those that may be evicted, and those that may be abandoned: the one that no record has

@@ -92,6 +92,32 @@ class Opened(Message):
     """An operation whose calls its client decides one by one."""
 
 
+@attrs.frozen(kw_only=True)
+class ProgramSubmitted(Message):
+    """A program that was found valid; `terms` of every handler that it can reach."""
+
+    document: Any
+    input: Any
+    terms: tuple[Terms, ...]
+    not_resumable: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class ApprovalAsked(Input):
+    """Somebody who is entitled to answers."""
+
+    operation_id: OperationId
+    node: str
+    choice: str
+    comment: str
+    by: By
+
+
+@attrs.frozen
+class ApprovalsTimePassed(Input):
+    """Was anything not answered in time? Asked again until nothing is left to do."""
+
+
 @attrs.frozen
 class Ready(Input):
     """A slot is taken and a sandbox waits at its gate: may the attempt be made?"""
@@ -379,6 +405,10 @@ class Decision:
     operation_id: OperationId | None = None
     session_id: SessionId | None = None
     repeated: bool = False
+    # It may not start now, and may when a sibling has ended.
+    waits: bool = False
+    # The same without what a program does next: what is decided when that does not fit.
+    instead: Decision | None = None
 
 
 def refuse(code: str, detail: str, **members: Any) -> Decision:

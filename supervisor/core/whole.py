@@ -42,6 +42,7 @@ DERIVED = (
     "undead",
     "continued",
     "newest_open",
+    "approvals",
     "unfinished",
     "finished",
     "interrupted",
@@ -235,6 +236,7 @@ def _indexed(head: Head, kept: list[Kept], tombstones: list[Tombstone]) -> State
             for one in operations
             if one.kind is Kind.OPEN and one.followed_by is None
         ),
+        approvals=Map(_approvals(operations)),
         unfinished=Map(unfinished),
         finished=line_of(_places(waiting, Waits.EVICTION), head.next_finished),
         interrupted=line_of(_places(waiting, Waits.ABANDONMENT), head.next_interrupted),
@@ -256,6 +258,13 @@ def _moving(operations: Iterable[Operation]) -> Iterator[tuple[CallId, Operation
         for call in operation.ordered_calls():
             if call.queued is not None or call.live is not None:
                 yield call.call_id, operation.operation_id
+
+
+def _approvals(operations: Iterable[Operation]) -> Iterator[tuple[OperationId, str]]:
+    for operation in operations:
+        pending = operation.program.pending if operation.program is not None else None
+        if pending is not None and not operation.cancel_requested:
+            yield operation.operation_id, pending.node
 
 
 def _leaves(operation: Operation) -> int:

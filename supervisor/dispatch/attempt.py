@@ -67,11 +67,14 @@ async def _queued(engine: Engine, call_id: CallId, lent: frozenset[int]) -> None
     handler = await _loaded(engine, call_id)
     if handler is None:
         return
-    async with engine.slots.of(handler), engine.slots.all:
-        # The wait may have been long: it is started as what is loaded now, or refused.
-        handler = None if engine.draining else await _loaded(engine, call_id)
-        if handler is not None:
-            await _placed(engine, handler, call_id, lent)
+    while True:
+        async with engine.slots.of(handler), engine.slots.all:
+            # The wait may have been long: it is started as what is loaded now, or refused.
+            loaded = None if engine.draining else await _loaded(engine, call_id)
+            sibling = await _placed(engine, loaded, call_id, lent) if loaded is not None else None
+        if sibling is None:
+            return
+        await sibling.wait()
 
 
 async def _loaded(engine: Engine, call_id: CallId) -> Handler | None:
@@ -87,26 +90,42 @@ async def _loaded(engine: Engine, call_id: CallId) -> Handler | None:
     return handler
 
 
-async def _placed(engine: Engine, handler: Handler, call_id: CallId, lent: frozenset[int]) -> None:
-    """With a slot: nothing is prepared for what would be refused anyway."""
+async def _placed(
+    engine: Engine, handler: Handler, call_id: CallId, lent: frozenset[int]
+) -> trio.Event | None:
+    """With a slot: nothing is prepared for what would be refused anyway.
+
+    Returns what to wait for, without the slot, where only a running sibling is in the way.
+    """
     try:
         digest = await look(handler, fresh, handler)
         asked = _ready(engine, call_id, digest, _NOBODY, ())
-        if not _opens(decide(engine.state, asked)):
+        looked = decide(engine.state, asked)
+        if looked.waits:
+            return _change(engine, call_id)
+        if not _opens(looked):
             await engine.commit(asked)
-            return
+            return None
         sandbox = await prepare(engine, handler, writes=True)
     except (SandboxUnavailable, OSError) as unavailable:
         refusal = Refusal("SandboxUnavailable", str(unavailable), call_id=call_id)
-        await engine.commit(Withheld(engine.now(), call_id, refusal))
-        return
+        await engine.commit(Withheld(engine.now(), call_id, refusal), lent)
+        return None
     try:
-        gate = await _reserved(engine, call_id, sandbox, digest)
+        changes = _change(engine, call_id)
+        decision = await _reserved(engine, call_id, sandbox, digest)
+        gate = _opens(decision)
         if gate is not None:
             await Attempt(engine, handler, sandbox, gate, lent).run()
+        return changes if decision.waits else None
     finally:
         with trio.CancelScope(shield=True):
             await sandbox.discard()
+
+
+def _change(engine: Engine, call_id: CallId) -> trio.Event:
+    """The next frame about the call's operation."""
+    return engine.events.change_of(engine.state.calls[call_id])
 
 
 async def prepare(engine: Engine, handler: Handler, *, writes: bool) -> Sandbox:
@@ -128,14 +147,10 @@ async def prepare(engine: Engine, handler: Handler, *, writes: bool) -> Sandbox:
     raise SandboxUnavailable("launcher", "the launcher ends again and again", remedy)
 
 
-async def _reserved(
-    engine: Engine, call_id: CallId, sandbox: Sandbox, digest: str
-) -> OpenGate | None:
+async def _reserved(engine: Engine, call_id: CallId, sandbox: Sandbox, digest: str) -> Decision:
     """Reserve, start and announce in one frame; wait as long as the disk is full."""
     identity, layers = identity_of(sandbox), sandbox.layers
-    return _opens(
-        await _committed(engine, lambda: _ready(engine, call_id, digest, identity, layers))
-    )
+    return await _committed(engine, lambda: _ready(engine, call_id, digest, identity, layers))
 
 
 async def _committed(engine: Engine, event: Callable[[], Ready]) -> Decision:
@@ -367,7 +382,7 @@ class Attempt:
     async def _record(self, event: Input) -> Decision | None:
         """An end must be written down; when it cannot be, it is said on standard error."""
         try:
-            return await self._engine.commit(event)
+            return await self._engine.commit(event, self._lent)
         except Unavailable:
             spill("the end of an attempt", event)
             return None

@@ -119,6 +119,7 @@ class Engine:
         self.missing: tuple[Missing, ...] = ()
         self.draining = False
         self.poisoned = trio.Event()
+        self.approvals_changed = trio.lowlevel.ParkingLot()
         self._idle = trio.lowlevel.ParkingLot()
         self._loading = trio.Lock()
         self._tasks = 0
@@ -166,6 +167,9 @@ class Engine:
         try:
             return decision, self._queue(decision)
         except JournalFull as full:
+            # What a program would begin is new work: its end must not wait for that.
+            if decision.instead is not None:
+                return self._append(decision.instead)
             if not decision.outcome:
                 raise Unavailable(Refusal("JournalUnavailable", str(full))) from full
         bare = attrs.evolve(decision, records=tuple(map(_without_result, decision.records)))
@@ -193,6 +197,8 @@ class Engine:
             raise Unavailable(Refusal("JournalUnavailable", str(poisoned))) from poisoned
         if position != expected:  # the commit thread marked an idle moment in between
             state = fold(self.state, position, records)
+        if state.approvals is not self.state.approvals:
+            self.approvals_changed.unpark_all()
         self.state = state
         self.events.queue(position, records, state)
         return position

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from config.access import roles
+from supervisor.api import approvals as approving
 from supervisor.api import open as continued
 from supervisor.api import routes
 from supervisor.api import sessions as asked
@@ -17,7 +18,16 @@ from supervisor.api.command import Command
 from supervisor.core.errors import Refusal
 from supervisor.dispatch import Engine, Unavailable
 from supervisor.server import Peer, Request, Response
-from supervisor.service import calls, effects, events, operations, overview, sessions, submit
+from supervisor.service import (
+    approvals,
+    calls,
+    effects,
+    events,
+    operations,
+    overview,
+    sessions,
+    submit,
+)
 from supervisor.service import open as open_
 from supervisor.service.context import Caller, Context, Denied, Lacking, problem_response
 
@@ -33,6 +43,10 @@ _ANSWERS: Mapping[type[Command], Callable[[Context, Any, Caller], Awaitable[Resp
     routes.ListOperations: operations.list_operations,
     routes.GetOperation: operations.get_operation,
     routes.GetRecovery: operations.get_recovery,
+    routes.GetCheckpoint: operations.get_checkpoint,
+    routes.GetSchema: overview.get_schema,
+    approving.ListApprovals: approvals.list_approvals,
+    approving.AnswerApproval: approvals.answer,
     routes.Resume: operations.resume,
     routes.Cancel: operations.cancel,
     routes.Extend: operations.extend,

@@ -6,6 +6,7 @@ from supervisor.api import listing, routes
 from supervisor.api.recovery_view import recovery_view
 from supervisor.api.views import operation_view
 from supervisor.core.access import Verb
+from supervisor.core.checkpoint import canonical_digest, checkpoint
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId
 from supervisor.core.projection import project
@@ -48,6 +49,15 @@ async def get_recovery(context: Context, command: routes.GetRecovery, caller: Ca
         digests=await context.digests(operation),
     )
     return json_response(200, recovery_view(operation, projection, moment))
+
+
+async def get_checkpoint(
+    context: Context, command: routes.GetCheckpoint, caller: Caller
+) -> Response:
+    await context.read()
+    operation = context.operation(command.operation_id, caller)
+    pinned = checkpoint(operation)
+    return json_response(200, {**pinned, "digest": canonical_digest(pinned)})
 
 
 async def resume(context: Context, command: routes.Resume, caller: Caller) -> Response:

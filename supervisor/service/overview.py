@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 
 from supervisor.api import routes
+from supervisor.core.errors import Refusal
 from supervisor.dispatch import Unavailable
+from supervisor.program.schema import SCHEMAS
 from supervisor.server import Response
-from supervisor.service.context import Caller, Context, json_response
+from supervisor.service.context import Caller, Context, Denied, json_response
 from supervisor.service.handler_view import handler_view, handlers_view
 from supervisor.service.status import status_view
 
@@ -30,3 +32,10 @@ async def list_handlers(context: Context, _: routes.ListHandlers, __: Caller) ->
 
 async def get_handler(context: Context, command: routes.GetHandler, _: Caller) -> Response:
     return json_response(200, handler_view(context.handler(command.name)))
+
+
+async def get_schema(_: Context, command: routes.GetSchema, __: Caller) -> Response:
+    if command.name not in SCHEMAS:
+        known = ", ".join(sorted(SCHEMAS))
+        raise Denied(Refusal("NotFound", f"no schema {command.name!r}; there is: {known}"))
+    return json_response(200, SCHEMAS[command.name])

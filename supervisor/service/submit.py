@@ -11,9 +11,10 @@ from supervisor.core.decide.message import evicted_refusal
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId, OperationId, SessionId, default_session
 from supervisor.core.state import Operation
-from supervisor.core.step import Message, Opened, Submitted
+from supervisor.core.step import Message, Opened, ProgramSubmitted, Submitted
 from supervisor.dispatch.command import terms_of
 from supervisor.dispatch.engine import new_id
+from supervisor.program import Program
 from supervisor.server import Response
 from supervisor.service.context import Caller, Context, Denied, json_response, problem_response
 
@@ -36,6 +37,8 @@ async def send(context: Context, command: sessions.SendMessage, caller: Caller) 
     known = _known(context, session, command.message_id, command.request_digest)
     if isinstance(command.work, sessions.OpenWork):
         event: Message = _opened(context, command, session, caller)
+    elif isinstance(command.work, sessions.ProgramWork):
+        event = _program(context, command, command.work, session, caller, known)
     else:
         event = _submitted(
             context, command, command.work, session, command.message_id, caller, known
@@ -122,6 +125,52 @@ def _opened(
         operations_max=limits.operations_per_session,
         operations_kept=limits.operations_kept,
     )
+
+
+def _program(
+    context: Context,
+    command: sessions.SendMessage,
+    work: sessions.ProgramWork,
+    session: SessionId,
+    caller: Caller,
+    known: Operation | None,
+) -> ProgramSubmitted:
+    """Every handler that it can reach is looked at before anything is accepted."""
+    config = context.engine.config
+    handlers = {} if known is not None else _reachable(context, work.program, caller)
+    return ProgramSubmitted(
+        now=context.engine.now(),
+        operation_id=OperationId(new_id("op_")),
+        session_id=session,
+        request_id=command.message_id,
+        request_digest=command.request_digest,
+        by=caller.by,
+        max_run_ms=command.max_run_ms,
+        labels=command.labels,
+        operations_max=config.limits.operations_per_session,
+        operations_kept=config.limits.operations_kept,
+        document=work.document,
+        input=work.input,
+        terms=tuple(terms_of(one) for _, one in sorted(handlers.items())),
+        not_resumable=tuple(
+            f"handler {name!r} declares no contracts"
+            for name, one in sorted(handlers.items())
+            if not one.manifest.eligible_for_resume
+        ),
+    )
+
+
+def _reachable(context: Context, program: Program, caller: Caller) -> dict[str, Handler]:
+    found: dict[str, Handler] = {}
+    for path, node in program.calls():
+        handler = context.handler(node.handler)
+        context.permit_handler(handler, caller)
+        most = handler.manifest.timeout_ms
+        if node.timeout_ms is not None and node.timeout_ms > most:
+            detail = f"node {path!r}: timeout_ms is at most the manifest's {most}"
+            raise Denied(Refusal("InvalidInput", detail, pointer="/program/nodes"))
+        found[node.handler] = handler
+    return found
 
 
 def timeout_of(handler: Handler, asked: int | None) -> int:

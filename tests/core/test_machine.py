@@ -89,10 +89,13 @@ def test_the_histories_come_by_every_step_record_and_refusal_that_they_can():
     quiet = {"resume_again", "submit_again", "jump", "change_artifacts"}
     assert steps >= set(NAMES) - quiet
     seen = {name for machine in machines for name in machine.host.seen}
-    # What goes with the days, an operator's act on a damaged journal, and open operations have
-    # histories of their own (test_retention, test_repaired, test_open_traces).
+    # What goes with the days, an operator's act on a damaged journal, open operations and
+    # programs have histories of their own (test_retention, test_repaired, test_open_traces,
+    # test_programs).
     apart = {"OperationAbandoned", "OperationEvicted", "TombstoneExpired", "JournalRepaired"}
     apart |= {"ContinuationOpened", "ContinuationEnded", "RepeatAnswered"}
+    apart |= {"ProgramAccepted", "NodeBound", "ProgramEnded"}
+    apart |= {"ApprovalRequested", "ApprovalAnswered", "ApprovalExpired"}
     assert seen >= {cls.__name__ for cls in KINDS.values()} - apart
     assert seen >= REFUSALS
 

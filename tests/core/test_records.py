@@ -18,6 +18,12 @@ from tests.core.made import CLIENT, NOON, effect, terms
 # The format: kinds are only added, fields only with defaults.
 FORMAT = {
     "announcement_refused": "at operation_id call_id attempt name code detail",
+    "approval_answered": "at operation_id node choice comment by",
+    "approval_expired": "at operation_id node",
+    "approval_requested": "at operation_id node by prompt choices expires_at",
+    "node_bound": "at operation_id node value",
+    "program_accepted": "at operation_id document input terms not_resumable",
+    "program_ended": "at operation_id node ended value code detail",
     "artifacts_accepted": "at operation_id handler digest reason by",
     "attempt_ended": "at operation_id call_id attempt outcome active_ms exit usage "
     "leftovers_killed late result code detail proof mono",

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from supervisor.core.decide import attempt, effect, message, operation, retention, settle
+from supervisor.core.decide import attempt, effect, message, operation, program, retention, settle
 from supervisor.core.decide import open as open_
+from supervisor.core.decide.onward import onward
 from supervisor.core.state import State
 from supervisor.core.step import (
     Announced,
+    ApprovalAsked,
+    ApprovalsTimePassed,
     ArtifactsAsked,
     CallAsked,
     CancelAsked,
@@ -27,6 +30,7 @@ from supervisor.core.step import (
     Input,
     Lost,
     Opened,
+    ProgramSubmitted,
     ProvenDead,
     Ready,
     ReconcileAsked,
@@ -59,6 +63,9 @@ _DECIDERS: dict[type[Input], Callable[[State, Any], Decision]] = {
     SessionAsked: message.session_asked,
     Submitted: message.submitted,
     Opened: message.opened,
+    ProgramSubmitted: program.submitted,
+    ApprovalAsked: program.approval_asked,
+    ApprovalsTimePassed: program.approvals_time_passed,
     CancelAsked: operation.cancel_asked,
     ResumeAsked: operation.resume_asked,
     ExtendAsked: operation.extend_asked,
@@ -90,7 +97,7 @@ def decide(state: State, event: Input) -> Decision:
         return refuse("NotFound", f"there is no effect {event.effect_id}")
     if isinstance(event, _OF_OPERATIONS) and event.operation_id not in state.operations:
         return refuse("NotFound", f"there is no operation {event.operation_id}")
-    return _DECIDERS[type(event)](state, event)
+    return onward(state, event, _DECIDERS[type(event)](state, event))
 
 
 __all__ = ["decide"]

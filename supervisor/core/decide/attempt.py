@@ -88,11 +88,23 @@ def ready(state: State, event: Ready) -> Decision:
     refusal = admission(operation, call, event.digest, event.margin_ms)
     if refusal is None and isinstance(planned, Refusal):
         refusal = planned
+    if refusal is not None and call.queued is not None and _fits_later(operation, call, event):
+        return Decision(refusal=refusal, waits=True)
     if refusal is not None:
         return _not_admitted((event.now.wall, operation.operation_id), call, refusal)
     assert isinstance(planned, Plan)
     assert planned.relaunch is not None
     return _start(operation, call, planned.relaunch, event)
+
+
+def _fits_later(operation: Operation, call: Call, event: Ready) -> bool:
+    """Only what its siblings reserve is in the way, and they will be seen to end."""
+    lives = (one.live for one in operation.ordered_calls())
+    running_ms = sum(one.reservation_ms for one in lives if one is not None)
+    if not running_ms or operation.budget.admits(call.timeout_ms, event.margin_ms):
+        return False
+    charged = operation.budget.settle(running_ms, 0)
+    return charged.admits(call.timeout_ms, event.margin_ms)
 
 
 def _start(operation: Operation, call: Call, relaunch: Relaunch, event: Ready) -> Decision:

@@ -7,8 +7,9 @@ import attrs
 from supervisor.core.checkpoint import checkpoint_digest
 from supervisor.core.continuing import continue_instead
 from supervisor.core.errors import Refusal
-from supervisor.core.ids import CallId, OperationId
-from supervisor.core.lineage import Plan, plan
+from supervisor.core.ids import CallId, OperationId, call_of_node
+from supervisor.core.lineage import Plan
+from supervisor.core.projection import resume_plans
 from supervisor.core.record import (
     ArtifactsAccepted,
     BudgetExtended,
@@ -88,12 +89,11 @@ def resume_asked(state: State, event: ResumeAsked) -> Decision:
         return refuse("OperationCancelled", f"{operation.operation_id} was cancelled")
     if operation.kind is Kind.OPEN:
         return Decision(refusal=continue_instead(operation))
-    if operation.kind is not Kind.DISPATCH:
-        return refuse("NotResumable", f"a {operation.kind.value} operation is continued otherwise")
-    planned = plan(operation, operation.calls[operation.call_order[0]], event.now)
-    if isinstance(planned, Refusal):
-        return Decision(refusal=planned)
-    return _resume(operation, planned, event)
+    plans = resume_plans(operation, event.now)
+    refusal = next((one for one in plans if isinstance(one, Refusal)), None)
+    if refusal is not None:
+        return Decision(refusal=refusal)
+    return _resume(operation, [one for one in plans if isinstance(one, Plan)], event)
 
 
 def _checkpoint_conflict(
@@ -125,36 +125,53 @@ def _not_resumable(operation: Operation, standing: OperationState) -> Refusal:
             f"{operation.operation_id} is {standing.value}",
             fix="Wait for it: `effectctl operations show " + operation.operation_id + "`.",
         )
+    if standing is OperationState.WAITING:
+        fix = "Answer the approval that it waits for: effectctl approvals list"
+        return Refusal("NotResumable", f"{operation.operation_id} waits for a person", fix=fix)
     return Refusal("NotResumable", f"{operation.operation_id} is {standing.value}")
 
 
-def _resume(operation: Operation, planned: Plan, event: ResumeAsked) -> Decision:
+def _resume(operation: Operation, plans: list[Plan], event: ResumeAsked) -> Decision:
+    """Every call that is stuck goes on; each must fit into the budget on its own."""
+    base = (event.now.wall, operation.operation_id)
+    records: list[Record] = [
+        ResumeAccepted(*base, event.resume_request_id, event.revision, event.digest, event.by)
+    ]
+    launches: list[Launch] = []
+    for planned in plans:
+        call = planned.call
+        if planned.relaunch is None:
+            records.append(CallRestored(*base, call.call_id))
+            continue
+        if not operation.budget.admits(call.timeout_ms, event.margin_ms):
+            refusal = operation.budget.refusal(call.timeout_ms, call.call_id)
+            refused = budget_refused(base, call.call_id, refusal)
+            return Decision((refused,), refusal=refusal, operation_id=operation.operation_id)
+        moved = _moved(operation, planned, event)
+        records.append(moved)
+        launches.append(Launch(moved.call_id))
+    return Decision(tuple(records), tuple(launches), operation_id=operation.operation_id)
+
+
+def _moved(operation: Operation, planned: Plan, event: ResumeAsked) -> CallAccepted | CallQueued:
+    """The call's next attempt, or the new call that retries it."""
     call, base = planned.call, (event.now.wall, operation.operation_id)
-    accepted = ResumeAccepted(
-        *base, event.resume_request_id, event.revision, event.digest, event.by
+    assert planned.relaunch is not None
+    if not planned.new_call:
+        return CallQueued(*base, call.call_id, planned.relaunch)
+    one = event.new_call_id
+    if call.node:
+        one = call_of_node(operation.operation_id, call.node, call.call_id)
+    return CallAccepted(
+        *base,
+        one,
+        call.terms,
+        call.input,
+        call.timeout_ms,
+        event.by,
+        call.call_id,
+        node=call.node,
     )
-    if planned.relaunch is None:
-        return Decision(
-            (accepted, CallRestored(*base, call.call_id)), operation_id=operation.operation_id
-        )
-    if not operation.budget.admits(call.timeout_ms, event.margin_ms):
-        refusal = operation.budget.refusal(call.timeout_ms, call.call_id)
-        return Decision(
-            (budget_refused(base, call.call_id, refusal),),
-            refusal=refusal,
-            operation_id=operation.operation_id,
-        )
-    moved: Record
-    launch: CallId
-    if planned.new_call:
-        launch = event.new_call_id
-        moved = CallAccepted(
-            *base, launch, call.terms, call.input, call.timeout_ms, event.by, call.call_id
-        )
-    else:
-        launch = call.call_id
-        moved = CallQueued(*base, launch, planned.relaunch)
-    return Decision((accepted, moved), (Launch(launch),), operation_id=operation.operation_id)
 
 
 def budget_refused(

@@ -11,13 +11,25 @@ from typing import Any
 
 from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
-from supervisor.core.evolve import attempt, call, effect, epoch, operation, retention, settle
+from supervisor.core.evolve import (
+    attempt,
+    call,
+    effect,
+    epoch,
+    operation,
+    program,
+    retention,
+    settle,
+)
 from supervisor.core.evolve import open as open_
 from supervisor.core.evolve.attempt import TRANSITIONS
 from supervisor.core.evolve.retention import lined_up
 from supervisor.core.ids import OperationId
 from supervisor.core.record import (
     AnnouncementRefused,
+    ApprovalAnswered,
+    ApprovalExpired,
+    ApprovalRequested,
     ArtifactsAccepted,
     AttemptEnded,
     AttemptInterrupted,
@@ -40,10 +52,13 @@ from supervisor.core.record import (
     EffectConfirmed,
     EffectResolved,
     JournalRepaired,
+    NodeBound,
     OperationAbandoned,
     OperationAccepted,
     OperationEvicted,
     OperationRecord,
+    ProgramAccepted,
+    ProgramEnded,
     ReconcilerDeathProven,
     ReconcilerEnded,
     ReconcilerStarted,
@@ -57,6 +72,12 @@ from supervisor.core.standing import TERMINAL, operation_state
 from supervisor.core.state import Operation, State
 
 _FOLDS: dict[type[Record], Callable[[State, Operation, Any], State]] = {
+    ProgramAccepted: program.accepted,
+    NodeBound: program.node_bound,
+    ApprovalRequested: program.approval_requested,
+    ApprovalAnswered: program.approval_answered,
+    ApprovalExpired: program.approval_expired,
+    ProgramEnded: program.ended,
     CallAccepted: call.accepted,
     CallRefused: call.refused,
     DispatchRefusedBudgetExceeded: call.budget_refused,

@@ -38,11 +38,22 @@ def accepted(state: State, operation: Operation, record: CallAccepted) -> State:
         queued=relaunch,
         continuation=record.continuation,
         input_digest=record.input_digest,
+        node=record.node,
     )
+    operation = _at_its_node(operation, record)
     operation = changed(operation, call_order=(*operation.call_order, record.call_id))
     operation = open_.call_accepted(operation, call, record)
     state = put_call(state, operation, call)
     return changed(state, calls=state.calls.set(record.call_id, operation.operation_id))
+
+
+def _at_its_node(operation: Operation, record: CallAccepted) -> Operation:
+    if not record.node or record.retry_of is not None:
+        return operation
+    if operation.program is None or record.node in operation.program.calls:
+        raise IllegalTransition(f"its node cannot call: {record}")
+    calls = operation.program.calls.set(record.node, record.call_id)
+    return changed(operation, program=changed(operation.program, calls=calls))
 
 
 def _retried(operation: Operation, record: CallAccepted) -> Call:

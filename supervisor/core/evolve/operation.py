@@ -7,7 +7,7 @@ import attrs
 from supervisor.core.budget import Budget
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import open as open_
-from supervisor.core.evolve.put import put, put_call
+from supervisor.core.evolve.put import no_approval, put, put_call
 from supervisor.core.record import (
     ArtifactsAccepted,
     BudgetExtended,
@@ -57,7 +57,8 @@ def accepted(state: State, record: OperationAccepted) -> State:
 def cancel_requested(state: State, operation: Operation, record: CancelRequested) -> State:
     """Nothing that waits is started any more; what runs is ended by the shell."""
     operation = attrs.evolve(operation, cancel_requested=True, cancel_reason=record.reason)
-    state = open_.end_open(put(state, operation), operation, record.at, Ending.CANCELLED)
+    state = no_approval(put(state, operation), operation)
+    state = open_.end_open(state, operation, record.at, Ending.CANCELLED)
     for call in operation.ordered_calls():
         if call.queued is not None:
             known = state.operations[operation.operation_id]

@@ -12,6 +12,13 @@ def put(state: State, operation: Operation) -> State:
     return changed(state, operations=state.operations.set(operation.operation_id, operation))
 
 
+def no_approval(state: State, operation: Operation) -> State:
+    """Whatever approval it waited for: nobody is asked any more."""
+    if operation.operation_id not in state.approvals:
+        return state
+    return changed(state, approvals=state.approvals.delete(operation.operation_id))
+
+
 def put_call(state: State, operation: Operation, call: Call) -> State:
     """Store the call; `moving` holds those with a live attempt or a place in the queue."""
     moving = state.moving

@@ -7,9 +7,8 @@ fields are only added, with defaults, and a kind that is not known is refused.
 
 from __future__ import annotations
 
+from supervisor.core.record.base import OperationRecord, Record
 from supervisor.core.record.facts import (
-    KIND_OF,
-    KINDS,
     AnnouncementRefused,
     ArtifactsAccepted,
     AttemptEnded,
@@ -36,20 +35,28 @@ from supervisor.core.record.facts import (
     OperationAbandoned,
     OperationAccepted,
     OperationEvicted,
-    OperationRecord,
     ReconcilerDeathProven,
     ReconcilerEnded,
     ReconcilerStarted,
-    Record,
     RepeatAnswered,
     ResumeAccepted,
     SessionCreated,
     TombstoneExpired,
 )
+from supervisor.core.record.kinds import KIND_OF, KINDS
+from supervisor.core.record.programs import (
+    ApprovalAnswered,
+    ApprovalExpired,
+    ApprovalRequested,
+    NodeBound,
+    ProgramAccepted,
+    ProgramEnded,
+)
 from supervisor.core.record.values import (
     Answer,
     By,
     DeclaredEffect,
+    Ended,
     Ending,
     Exit,
     Identity,
@@ -69,6 +76,9 @@ __all__ = [
     "KIND_OF",
     "AnnouncementRefused",
     "Answer",
+    "ApprovalAnswered",
+    "ApprovalExpired",
+    "ApprovalRequested",
     "ArtifactsAccepted",
     "AttemptEnded",
     "AttemptInterrupted",
@@ -92,16 +102,20 @@ __all__ = [
     "EffectAnswered",
     "EffectConfirmed",
     "EffectResolved",
+    "Ended",
     "Ending",
     "Exit",
     "Identity",
     "JournalRepaired",
     "Kind",
+    "NodeBound",
     "OperationAbandoned",
     "OperationAccepted",
     "OperationEvicted",
     "OperationRecord",
     "Outcome",
+    "ProgramAccepted",
+    "ProgramEnded",
     "Reconciler",
     "ReconcilerDeathProven",
     "ReconcilerEnded",

@@ -1,14 +1,14 @@
-"""One frozen class for each fact; its name in snake case is its kind on disk."""
+"""One frozen class for each fact."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import attrs
 
 from supervisor.core.ids import CallId, EffectId, OperationId, SessionId
+from supervisor.core.record.base import OperationRecord, Record
 from supervisor.core.record.values import (
     Answer,
     By,
@@ -25,13 +25,6 @@ from supervisor.core.record.values import (
     Trigger,
     Usage,
 )
-
-
-@attrs.frozen
-class Record:
-    """`at` is wall time; where a record has `mono` it is the same moment on the boot's clock."""
-
-    at: int
 
 
 @attrs.frozen
@@ -77,11 +70,6 @@ class SessionCreated(Record):
 
 
 @attrs.frozen
-class OperationRecord(Record):
-    operation_id: OperationId
-
-
-@attrs.frozen
 class OperationAccepted(OperationRecord):
     kind: Kind
     session_id: SessionId
@@ -94,6 +82,8 @@ class OperationAccepted(OperationRecord):
 
 @attrs.frozen
 class CallAccepted(OperationRecord):
+    """`node` is the path of the program's node that this call, or what it retries, is of."""
+
     call_id: CallId
     terms: Terms
     input: Any
@@ -105,6 +95,7 @@ class CallAccepted(OperationRecord):
     request_id: str = ""
     request_digest: str = ""
     input_digest: str = ""
+    node: str = ""
 
 
 @attrs.frozen
@@ -378,48 +369,3 @@ class EffectResolved(OperationRecord):
     evidence: str
     by: By
     result: Result | None = None
-
-
-def _kind(cls: type[Record]) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
-
-
-KINDS: Mapping[str, type[Record]] = {
-    _kind(cls): cls
-    for cls in (
-        DaemonStarted,
-        JournalRepaired,
-        SessionCreated,
-        OperationAccepted,
-        CallAccepted,
-        CallRefused,
-        DispatchRefusedBudgetExceeded,
-        CallQueued,
-        CallRestored,
-        AttemptReserved,
-        AttemptStarted,
-        EffectAnnounced,
-        EffectAnswered,
-        AnnouncementRefused,
-        EffectConfirmed,
-        ConfirmationDisputed,
-        AttemptEnded,
-        AttemptInterrupted,
-        DeathProven,
-        CancelRequested,
-        ResumeAccepted,
-        ContinuationOpened,
-        ContinuationEnded,
-        RepeatAnswered,
-        BudgetExtended,
-        ArtifactsAccepted,
-        OperationAbandoned,
-        OperationEvicted,
-        TombstoneExpired,
-        ReconcilerStarted,
-        ReconcilerEnded,
-        ReconcilerDeathProven,
-        EffectResolved,
-    )
-}
-KIND_OF: Mapping[type[Record], str] = {cls: kind for kind, cls in KINDS.items()}

@@ -67,6 +67,14 @@ class Answer(enum.Enum):
     REPLAYED = "replayed"
 
 
+class Ended(enum.Enum):
+    """How a program ended."""
+
+    GAVE = "gave"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
 class Settler(enum.Enum):
     """Who said what came of an effect."""
 
