@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from types import TracebackType
 from typing import Any, Optional, TypeVar, Union
 
-from effectd import _api, _dispatch, _flow, _open
+from effectd import _api, _dispatch, _flow, _open, _programs
 from effectd._api import PATIENCE_MS, Filter, Settings
 from effectd._atransport import Asyncio, closing
 from effectd._document import Document
@@ -153,6 +153,31 @@ class AsyncClient(Settings):
     async def extend(self, operation_id: str, max_run_ms: int, reason: str) -> Document:
         """See Client.extend."""
         return await self._run(_api.extend(operation_id, max_run_ms, reason, self._patience()))
+
+    async def send_program(
+        self,
+        program: Mapping[str, object],
+        *,
+        message_id: str,
+        max_run_ms: int,
+        program_input: object = None,
+        session_id: Optional[str] = None,
+        labels: Optional[Mapping[str, str]] = None,
+    ) -> Document:
+        """See Client.send_program."""
+        asked = (program, program_input, message_id, max_run_ms, session_id, labels)
+        return await self._run(_programs.send(*asked, self._patience()))
+
+    async def approvals(self) -> list[Document]:
+        """See Client.approvals."""
+        return await self._run(_flow.all_items("approvals", self._patience()))
+
+    async def answer(
+        self, operation_id: str, occurrence: str, choice: str, *, comment: str = ""
+    ) -> Document:
+        """See Client.answer."""
+        flow = _programs.answer(operation_id, occurrence, choice, comment, self._patience())
+        return await self._run(flow)
 
     async def open(
         self,

@@ -20,7 +20,7 @@ from collections.abc import Generator, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
-from effectd import _api, _dispatch, _flow, _open
+from effectd import _api, _dispatch, _flow, _open, _programs
 from effectd._api import PATIENCE_MS, Filter, Settings
 from effectd._document import Document
 from effectd._flow import Events, Flow, Pages, Pause
@@ -243,6 +243,34 @@ class Client(Settings):
     def extend(self, operation_id: str, max_run_ms: int, reason: str) -> Document:
         """Raise the operation's limit to `max_run_ms`."""
         return self._run(_api.extend(operation_id, max_run_ms, reason, self._patience()))
+
+    def send_program(
+        self,
+        program: Mapping[str, object],
+        *,
+        message_id: str,
+        max_run_ms: int,
+        program_input: object = None,
+        session_id: Optional[str] = None,
+        labels: Optional[Mapping[str, str]] = None,
+    ) -> Document:
+        """Run a program (effectd-program-v1); the operation as it is accepted.
+
+        `message_id` and `session_id` are as in `open`; `operation(..., wait_ms=N)` waits for it.
+        """
+        asked = (program, program_input, message_id, max_run_ms, session_id, labels)
+        return self._run(_programs.send(*asked, self._patience()))
+
+    def approvals(self) -> list[Document]:
+        """The approvals that wait: those of your programs, and those you may answer."""
+        return self._run(_flow.all_items("approvals", self._patience()))
+
+    def answer(
+        self, operation_id: str, occurrence: str, choice: str, *, comment: str = ""
+    ) -> Document:
+        """Answer an approval, once; Refused (DecisionExpired) when somebody else did."""
+        flow = _programs.answer(operation_id, occurrence, choice, comment, self._patience())
+        return self._run(flow)
 
     def open(
         self,

@@ -34,6 +34,8 @@ COMMANDS: dict[str, Lazy] = {
     "effects": Lazy(
         "effects", "effects", "Changes in the outside world: look, reconcile, resolve."
     ),
+    "sessions": Lazy("sessions", "sessions", "Containers of operations; send a program to one."),
+    "approvals": Lazy("approvals", "approvals", "Decisions of people that programs wait for."),
     "handlers": Lazy("handlers", "handlers", "What can be run: list, show, check, try."),
     "events": Lazy("events", "events", "What happened, in order; -f follows."),
     "journal": Lazy(
@@ -49,6 +51,8 @@ SINGULAR = {
     "effect": "effects",
     "handler": "handlers",
     "event": "events",
+    "session": "sessions",
+    "approval": "approvals",
 }
 
 

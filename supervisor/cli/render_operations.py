@@ -90,6 +90,7 @@ def _head(document: Document, look: Look) -> str:
             ("request", escape(document.get("request_id") or "")),
             ("created", clock(document.get("created_at"))),
             ("continuation", _continuation(document)),
+            ("program", _program(part(document, "program"))),
             ("labels", ", ".join(f"{escape(k)}={escape(v)}" for k, v in labels.items())),
             ("budget", budget(part(document, "budget"))),
             ("result", "" if result is None else short_json(result, look, look.columns - 11)),
@@ -97,6 +98,21 @@ def _head(document: Document, look: Look) -> str:
             *error_fields(document),
         ],
         look,
+    )
+
+
+def _program(program: Document) -> str:
+    """How a program ended, or whether it can be resumed."""
+    end = part(program, "ended")
+    if end:
+        why = end.get("detail") or end.get("reason")
+        return f"{escape(end.get('how', '?'))} at {escape(end.get('node', '?'))}" + (
+            f": {escape(why)}" if why else ""
+        )
+    return (
+        "cannot be resumed: " + escape("; ".join(texts(program, "not_resumable")))
+        if (program and not program.get("resumable", True))
+        else ""
     )
 
 
@@ -131,6 +147,10 @@ def next_step(document: Document) -> str:
             "The outcome is unknown: do not send it again. What can be done:\n"
             f"  effectctl operations recovery {operation_id}"
         )
+    if document.get("state") == "waiting":
+        return "It waits for a person. What is asked, and how it is answered:\n" + indented(
+            "effectctl approvals list"
+        )
     if document.get("state") == "interrupted" and document.get("kind") == "open":
         return (
             "Its client decides what is called, and none of its continuations is open:\n"
@@ -148,6 +168,7 @@ def next_step(document: Document) -> str:
 
 TYPED: dict[str, str] = {
     "resume": "effectctl operations resume {operation}",
+    "approve": "effectctl approvals list",
     "continue": "effectctl operations continue {operation}",
     "cancel": "effectctl operations cancel {operation} --reason 'WHY'",
     "reconcile": "effectctl effects reconcile {effect}",

@@ -548,3 +548,55 @@ def test_after_a_crash_status_names_the_operation_and_resume_goes_on(
     resumed = ctl("operations", "resume", operation_id, "-o", "json")
     assert resumed.code == Exit.TIMED_OUT
     assert resumed.document["state"] == "failed"
+
+
+# --- programs ---------------------------------------------------------------------------------
+
+PROGRAM = {
+    "schema_version": "effectd-program-v1",
+    "nodes": [
+        {
+            "id": "ok",
+            "approve": {"by": ["uid:0"], "expires_ms": 600_000, "prompt": "Charge it?"},
+        },
+        {"id": "said", "call_tool": {"handler": "echo", "input": {"$": "input"}}},
+        {"id": "out", "give": {"$": "said.amount"}},
+    ],
+}
+
+
+def test_a_program_is_sent_approved_and_shown(ctl: Ctl) -> None:
+    session = ctl("sessions", "create", "--label", "team=billing").out.strip()
+    sent = ctl(
+        *("sessions", "send", session, "--program", json.dumps(PROGRAM)),
+        *("--input", '{"amount": 3}', "--message-id", "m1"),
+    )
+    assert sent.code == Exit.TEMPORARY
+    assert "effectctl approvals list" in sent.out
+    operation = OP.findall(sent.out)[0]
+    assert "team=billing" in ctl("sessions", "list").out
+    asked = ctl("approvals", "list").out
+    assert f"effectctl approvals answer {operation} ok --choice approve|reject" in asked
+    said = ctl("approvals", "answer", operation, "ok", "--choice", "approve")
+    assert said.code == Exit.DONE
+    assert ctl("approvals", "answer", operation, "ok", "--choice", "reject").code == Exit.REFUSED
+    again = ctl(
+        *("sessions", "send", session, "--program", json.dumps(PROGRAM), "-o", "json"),
+        *("--input", '{"amount": 3}', "--message-id", "m1"),
+    )
+    assert again.code == Exit.DONE
+    assert again.document["operation_id"] == operation
+    assert again.document["result"] == 3
+    shown = ctl("operations", "show", operation).out
+    assert "approval ok answered: approve" in shown
+    assert "for node said" in shown
+    assert operation in ctl("sessions", "show", session).out
+    pinned = ctl("operations", "checkpoint", operation).document
+    assert pinned["program"]["calls"].keys() == {"said"}
+
+
+def test_a_program_that_is_none_is_refused_and_its_fault_named(ctl: Ctl) -> None:
+    document = {**PROGRAM, "nodes": [{"id": "a", "bnid": "input"}]}
+    said = ctl("sessions", "send", "--program", json.dumps(document))
+    assert said.code == Exit.USAGE
+    assert "/program/nodes/0/bnid" in said.err

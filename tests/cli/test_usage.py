@@ -17,9 +17,6 @@ from supervisor.cli.exits import Exit
 from tests.cli.documents import CALL, EFF, OP
 
 LATER = [
-    ["approvals", "list"],
-    ["sessions", "list"],
-    ["operations", "checkpoint", OP],
     ["top"],
     ["torture", "x"],
     ["drain"],
@@ -94,8 +91,12 @@ def _leaves() -> list[list[str]]:
         "end": [OP, "--reason", "done"],
         "resume": [OP],
         "recovery": [OP],
+        "checkpoint": [OP],
+        "send": ["--program", "{}"],
+        "answer": [OP, "ok", "--choice", "approve"],
     }
     shown = {"operations": OP, "calls": CALL, "effects": EFF, "handlers": "charge"}
+    shown["sessions"] = "uid:0"
     found: list[list[str]] = []
     for noun in COMMANDS:
         command = app.get_command(click.Context(app), noun)  # type: ignore[attr-defined]

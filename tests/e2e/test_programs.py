@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from effectd.client import Client
 from tests.e2e.support.api import Answer, Api, Document, fresh_id
 from tests.e2e.support.daemon import Daemon
 
@@ -189,3 +190,16 @@ def test_what_is_no_program_is_refused_with_every_fault(calm_daemon: Daemon) -> 
     unknown = send(api, [{"id": "a", "call_tool": {"handler": "no", "input": 1}}, give()])
     assert unknown.code == "UnknownHandler"
     assert api.get("schemas/program-v1")["$id"] == "urn:effectd:schema:effectd-program-v1"
+
+
+@pytest.mark.guarantee("P6", "R8")
+def test_the_sdk_sends_a_program_and_answers_its_approval(calm_daemon: Daemon) -> None:
+    program = {"schema_version": SCHEMA, "nodes": [approve(), give(n=expr("input.n"))]}
+    with Client(calm_daemon.api.socket_path) as client:
+        asked = {"message_id": fresh_id("m"), "max_run_ms": 60_000, "program_input": {"n": 7}}
+        one = client.send_program(program, **asked)["operation_id"]
+        assert client.send_program(program, **asked)["operation_id"] == one
+        assert [a["occurrence"] for a in client.approvals() if a["operation_id"] == one] == ["ok"]
+        answered = client.answer(one, "ok", "approve", comment="fine")
+        assert answered["comment"] == "fine"
+        assert client.operation(one, wait_ms=60_000)["result"] == {"n": 7}

@@ -16,6 +16,7 @@ from supervisor.cli.follow import follow_operation
 from supervisor.cli.output import Shared, several, shared
 from supervisor.cli.render_operations import operation_list, recovery
 from supervisor.cli.talk import WAIT_MS, CommandError, Document
+from supervisor.cli.text import json_text
 
 MANY = click.argument("operations", nargs=-1, required=True, metavar="OPERATION...")
 REASON = click.option("--reason", required=True, help="Why; it is written to the journal.")
@@ -176,6 +177,22 @@ def accept_artifacts(given: Shared, /, *, operations: tuple[str, ...], reason: s
             operations,
             lambda one: given.daemon.post("operations", one, "accept-artifacts", body=body),
         ),
+    )
+    return Exit.DONE
+
+
+@operations.command()
+@MANY
+@shared
+def checkpoint(given: Shared, /, *, operations: tuple[str, ...]) -> Exit:
+    """What a resume pins: the operation's replayed state, with its digest, as JSON."""
+    found = each(given, operations, lambda one: given.daemon.get("operations", one, "checkpoint"))
+    given.emit(
+        several(found),
+        lambda look: "\n".join(
+            json_text(one, pretty=True, ascii_only=look.ascii_only) for one in found
+        ),
+        [str(one["operation_id"]) for one in found],
     )
     return Exit.DONE
 
