@@ -96,7 +96,8 @@ def needs(effect: Effect, call: Call, now: Moment, *, cancelled: bool = False) -
 def needs_of(operation: Operation, effect: Effect, now: Moment) -> Needs:
     """The same, of an effect where it stands."""
     call = operation.calls[effect.newest.call_id]
-    return needs(effect, call, now, cancelled=operation.cancel_requested)
+    over = operation.cancel_requested or operation.followed_by is not None
+    return needs(effect, call, now, cancelled=over)
 
 
 def call_verdict(operation: Operation, call: Call, now: Moment) -> Verdict:

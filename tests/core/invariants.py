@@ -15,13 +15,22 @@ from supervisor.core.record import (
     EffectAnnounced,
     EffectConfirmed,
     EffectResolved,
+    Kind,
     ReconcilerEnded,
+    Trigger,
 )
-from supervisor.core.standing import TERMINAL, OperationState, operation_state
+from supervisor.core.standing import (
+    TERMINAL,
+    OperationState,
+    Waits,
+    operation_state,
+    waits_for,
+)
 from supervisor.core.state import Operation, Said, State
 from supervisor.core.step import (
     ArtifactsAsked,
     CancelAsked,
+    ContinueAsked,
     Decision,
     ExtendAsked,
     ProvenDead,
@@ -153,6 +162,11 @@ class Invariants:
         assert survivors == self.host.askers, "what outlived its daemon is known, and nothing else"
         left = Counter(o.session_id for o in operations if operation_state(o) not in TERMINAL)
         assert dict(state.unfinished) == dict(left)
+        assert dict(state.continued) == {
+            o.operation_id: o.continuation.n for o in operations if o.continuation is not None
+        }
+        newest = [o for o in operations if o.kind is Kind.OPEN and o.followed_by is None]
+        assert dict(state.newest_open) == {o.session_id: o.operation_id for o in newest}
         assert set(state.calls) == {c.call_id for c, _ in calls}
 
     def _terminal(self, operation: Operation) -> None:
@@ -211,6 +225,9 @@ class Invariants:
                     return ReconcilerProvenDead(now, action.effect_id, "attested", BY)
                 assert action.attempt is not None
                 return ProvenDead(now, call_id, action.attempt, "attested", BY)
+            case "continue":
+                after = len(operation.continuations) - 1
+                return ContinueAsked(now, operation_id, BY, Trigger.MANUAL, after, "new")
             case "accept-artifacts":
                 return ArtifactsAsked(now, operation_id, BY, {"h0": "d2"}, "")
         raise AssertionError(action)
@@ -227,12 +244,18 @@ class Invariants:
             return self._is_driven(operation)
         waits = any(e.reconciling is not None for e in operation.effects.values())
         exhausted = any(r.code == "RunTimeBudgetExceeded" for r in refusals)
-        on = {"resume", "reconcile", "resolve", "attest-dead"} & actions
-        return bool(on) or waits or (exhausted and "extend" in actions)
+        # A later message came instead of a continuation, and nothing is unresolved: it goes.
+        left = operation.kind is Kind.OPEN and waits_for(operation) is Waits.ABANDONMENT
+        on = {"resume", "continue", "reconcile", "resolve", "attest-dead"} & actions
+        return bool(on) or waits or left or (exhausted and "extend" in actions)
 
     def _is_driven(self, operation: Operation) -> bool:
         """A live attempt has its process, a queued call its launch, done or on its way."""
         host = self.host
+        if operation.continuation is not None and not any(
+            call.live is not None or call.queued is not None for call in operation.ordered_calls()
+        ):
+            return True  # it is its client's turn
         coming = {
             getattr(d, "call_id", None) for waiting in host.waiting for d in waiting.directives
         }
