@@ -33,7 +33,7 @@ from supervisor.core.step import (
 )
 
 # An operation is looked at whole with each of its frames.
-CALLS_MOST = 10_000
+CALLS_MOST = 1_000
 
 
 # --- continuations ------------------------------------------------------------------------
