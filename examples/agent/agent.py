@@ -56,16 +56,30 @@ class Agent:
     def run(self):
         while not self.finished:
             try:
-                answer = self.converse()
-                self.client.end(self.operation_id, self.n, "done")
-            except OutOfTime:
-                self.client.end(self.operation_id, self.n, "time_limit")
-                self.begin_again("auto")
+                return self.answered()
             except CutOff:
                 self.begin_again("manual")
-            else:
-                return answer
         return self.recorded()
+
+    def answered(self):
+        """The final answer, in as many stretches as its time limit makes of it."""
+        try:
+            answer = self.converse()
+        except OutOfTime:
+            self.end("time_limit")
+            self.begin_again("auto")
+            return self.answered()
+        self.end("done")
+        return answer
+
+    def end(self, reason):
+        """What a restart has ended already cannot be called done: it is gone through once more."""
+        try:
+            self.client.end(self.operation_id, self.n, reason)
+        except Refused as refused:
+            if refused.code == "ContinuationRefused":
+                raise CutOff from refused
+            raise
 
     def converse(self):
         """One prompt, and everything up to the final answer."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from effectd.client import Client
 from tests.e2e.support.api import Document, fresh_id
 from tests.e2e.support.daemon import Daemon, new_daemon
 
@@ -97,6 +98,29 @@ def test_an_agent_that_runs_out_of_time_does_everything_once(run: Run) -> None:
     assert triggers == ["message", "auto"]
     # And who asks again, with another agent, is told the same.
     assert run.finish(task) == answer
+
+
+@GUARANTEES
+def test_a_daemon_killed_just_before_the_agent_says_done_is_told_so_afterwards(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    from agent import Agent
+
+    task = fresh_id("late")
+    with Client(run.daemon.api.socket_path) as client:
+        end, kills = client.end, [1]
+
+        def end_after_a_kill(*given: Any) -> Any:
+            if kills:
+                kills.pop()
+                run.daemon.restart()
+            return end(*given)
+
+        monkeypatch.setattr(client, "end", end_after_a_kill)
+        run.check(task, Agent(client, task, 1_000).run())
+    reasons = [one["reason"] for one in run.operation(task)["continuations"]]
+    assert reasons == ["restart", "done"]
 
 
 def killed(run: Run, rng: random.Random, longest_s: float) -> None:

@@ -89,8 +89,8 @@ EDITS: dict[str, list[Edit | Cell]] = {
     "an interrupted attempt is refunded": [
         Edit(
             evolve_attempt.interrupt,
-            "attrs.evolve(operation, interrupted=True)",
-            "attrs.evolve(operation, interrupted=True, "
+            "changed(operation, interrupted=True)",
+            "changed(operation, interrupted=True, "
             "budget=operation.budget.settle(live.reservation_ms, 0))",
         )
     ],
@@ -207,7 +207,7 @@ EDITS: dict[str, list[Edit | Cell]] = {
         Edit(whole._indexed, "for one in tombstones}", "for one in []}")
     ],
     "a request that a repair gave up is taken for a new one": [
-        Edit(decide_operation.submitted, "lost is not None", "False")
+        Edit(decide_message._lost, "if lost is None:", "if True:")
     ],
     "what a repair may have lost is still known as not applied": [
         Edit(evolve_epoch._doubted, "one.outcome is Said.NOT_APPLIED", "False")
