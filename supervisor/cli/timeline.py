@@ -90,7 +90,8 @@ def timeline(
     """Every moment, oldest first, with what happened then and the time since the one before."""
     whole = bool(history) and history[0].get("type") == "operation_accepted"
     moments = _from_events(history) if whole else []
-    # An interruption is the daemon's restart and stands in no event of the operation's.
+    # What a restart or a cancel ends stands in no event of the operation's own.
+    moments += _from_continuations(document, all_=not whole)
     for call in calls:
         moments += _from_call(call, named=len(calls) > 1, only_interrupted=whole)
     if not whole:
@@ -105,6 +106,20 @@ def _from_events(history: Sequence[Document]) -> list[Moment]:
         if tell is not None:
             about = event.get("effect_id") or event.get("call_id") or event.get("operation_id")
             found.append((event.get("at"), tell(event), str(about)))
+    return found
+
+
+def _from_continuations(document: Document, *, all_: bool) -> list[Moment]:
+    """How the continuations of an open operation came and went; else only what no event tells."""
+    found: list[Moment] = []
+    about = document["operation_id"]
+    for one in objects(document, "continuations"):
+        opened = f"continuation {one.get('n')} opened ({escape(one.get('trigger', '?'))})"
+        ended = f"continuation {one.get('n')} ended: {escape(one.get('reason', '?'))}"
+        if all_:
+            found.append((one.get("opened"), opened, str(about)))
+        if one.get("reason") in {"restart", "cancelled"} or (all_ and one.get("reason")):
+            found.append((one.get("ended"), ended, str(about)))
     return found
 
 

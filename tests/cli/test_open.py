@@ -54,6 +54,18 @@ def test_a_person_reads_the_note_ends_a_continuation_and_opens_the_next(
     assert "ContinuationRefused" in refused.err
 
 
+def test_a_restart_that_ended_a_continuation_stands_in_the_timeline(
+    ctl: Ctl, client: Client, daemon: Daemon
+) -> None:
+    one = opened(client)
+    daemon.stop()
+    daemon.start()
+    shown = ctl("operations", "show", one).out
+    assert "continuation 0 opened (message)" in shown
+    assert "continuation 0 ended: restart" in shown
+    assert f"effectctl operations continue {one}" in shown
+
+
 def test_an_operation_of_another_kind_has_no_continuations(ctl: Ctl) -> None:
     one = str(ctl("dispatch", "echo", "-o", "json").document["operation_id"])
     for verb in (["continue"], ["end", "--reason", "done"]):

@@ -70,7 +70,8 @@ def cast() -> Iterator[Cast]:
 
 
 # Requests about the owner's operations. Those that would change something are made so that a
-# permitted one is refused for what it says: another checkpoint, no raise, a wrong revision.
+# permitted one is refused for what it says: another checkpoint, no raise, a wrong revision, a
+# kind that has no continuations.
 def request(cast: Cast, verb: str) -> tuple[str, str, Any]:
     operation = f"operations/{cast.held['operation_id']}"
     stale = {
@@ -87,6 +88,16 @@ def request(cast: Cast, verb: str) -> tuple[str, str, Any]:
         "output": ("GET", f"calls/{cast.call_id}/output", None),
         "result": ("GET", f"calls/{cast.over['call']['call_id']}/result", None),
         "effect": ("GET", f"effects/{cast.effect_id}", None),
+        "note": ("GET", f"{operation}/note", None),
+        "ask": (
+            *("POST", f"{operation}/calls"),
+            {"request_id": "t", "handler": "plain", "input": {}},
+        ),
+        "continue": (
+            *("POST", f"{operation}/continuations"),
+            {"trigger": "manual", "after": 0, "request_id": "c"},
+        ),
+        "end": ("POST", f"{operation}/continuations/0/end", {"reason": "done"}),
         "resume": ("POST", f"{operation}/resume", stale),
         "cancel": ("POST", f"operations/{cast.over['operation_id']}/cancel", {"reason": "r"}),
         "extend": ("POST", f"{operation}/extend", {"max_run_ms": 1, "reason": "r"}),
@@ -110,6 +121,10 @@ EXPECTED = {
     "output": READING,
     "result": READING,
     "effect": READING,
+    "note": READING,
+    "ask": DRIVING,
+    "continue": DRIVING,
+    "end": DRIVING,
     "resume": DRIVING,
     "cancel": DRIVING,
     "extend": DRIVING,
