@@ -7,6 +7,7 @@ policy itself is the table in `contract`.
 from __future__ import annotations
 
 import enum
+from typing import assert_never
 
 import attrs
 
@@ -35,6 +36,8 @@ def evidence(effect: Effect) -> Evidence:
             return Evidence.NOT_APPLIED
         case Said.UNKNOWN | Said.ANNOUNCED:
             return Evidence.UNKNOWN
+        case _:
+            assert_never(effect.outcome)
 
 
 def age_ms(effect: Effect, now: Moment) -> int:

@@ -106,14 +106,15 @@ def _copy(directory: Path, target: Path) -> tuple[list[int], list[str], int]:
     A daemon may begin a segment meanwhile, or take some away (a snapshot covers them);
     then all begins again.
     """
-    for left in reversed(range(_ROUNDS)):
+    left = _ROUNDS
+    while True:
+        left -= 1
         try:
             return _copy_once(directory, target)
         except FileNotFoundError:
             if not left or not directory.is_dir():
                 raise
             shutil.rmtree(target, ignore_errors=True)
-    raise AssertionError("the last round returns or raises")
 
 
 def _copy_once(directory: Path, target: Path) -> tuple[list[int], list[str], int]:

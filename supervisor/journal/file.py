@@ -46,9 +46,6 @@ class Os:
     def close(self, fd: int) -> None:
         os.close(fd)
 
-    def size(self, fd: int) -> int:
-        return os.fstat(fd).st_size
-
     def links(self, fd: int) -> int:
         return os.fstat(fd).st_nlink
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.contract import Verdict
 from supervisor.core.errors import Refusal
 from supervisor.core.lineage import call_verdict, effect_verdict, plan
 from supervisor.core.record import Outcome, Result
@@ -346,3 +347,15 @@ def test_an_attempt_in_doubt_holds_its_lineage_until_it_is_proven_dead(by):
     core.prove_dead(call_id, by=OPERATOR if by else None)
     assert core.prove_dead(call_id).repeated
     assert core.resume(call_id).refusal is None
+
+
+@pytest.mark.guarantee("E16")
+def test_a_late_call_with_several_applied_effects_and_a_result_is_restored():
+    core = Core()
+    call_id = core.begin(terms(effect(), effect("mail")))
+    for ordinal, name in enumerate(("charge", "mail")):
+        core.announce(call_id, name)
+        core.confirm(call_id, ordinal)
+    core.exit(call_id, Outcome.TIMED_OUT, status=0, value=Result("both"))
+    operation = core.operation(call_id)
+    assert call_verdict(operation, core.call(call_id), core.now) is Verdict.RESTORE

@@ -15,10 +15,11 @@ from supervisor.core import program_state
 from supervisor.core import state as state_module
 from supervisor.core.evolve import fold
 from supervisor.core.state import State
+from supervisor.core.step import ArtifactsAsked
 from supervisor.core.whole import CARRIED, DERIVED, Head, UnknownWhole, parts, state_from, whole
 from supervisor.journal.records import decode
 from tests.core.examples import examples
-from tests.core.made import Core, effect, terms
+from tests.core.made import CLIENT, Core, effect, terms
 from tests.core.situations import SITUATIONS
 from tests.core.test_machine import history
 from tests.core.test_properties import ASKED, NAME, ask
@@ -56,6 +57,19 @@ def test_fold_of_all_is_fold_of_the_whole_and_the_rest_at_every_position(name, a
 @pytest.mark.parametrize("seed", range(2))
 def test_it_is_in_whole_histories_too(seed):
     is_the_fold_everywhere(history(seed).host.payloads)
+
+
+@pytest.mark.guarantee("J9")
+def test_artifacts_that_an_admin_accepted_are_part_of_it():
+    core = Core()
+    call_id = core.begin(terms(effect()))
+    core.restart()
+    digests = {name: letter * 64 for name, letter in (("mail", "f"), ("charge", "e"))}
+    for letter in "ab":
+        asked = {**digests, "charge": letter * 64}
+        core.do(ArtifactsAsked(core.now, core.operation(call_id).operation_id, CLIENT, asked, "ok"))
+    assert core.operation(call_id).accepted_digests["charge"] == {"a" * 64, "b" * 64}
+    is_the_fold_everywhere(core.frames)
 
 
 @pytest.mark.guarantee("J9")

@@ -121,9 +121,6 @@ class FakeOs(Os):
     def close(self, fd: int) -> None:
         self.fds.pop(fd, None)
 
-    def size(self, fd: int) -> int:
-        return len(self._inode(fd).cache)
-
     def links(self, fd: int) -> int:
         return self._inode(fd).links
 

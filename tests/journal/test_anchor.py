@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ import pytest
 
 from supervisor.journal.anchor import (
     CUT_OFF,
+    EXPORTED,
     REWRITTEN,
     STRANGER,
     UNCHECKED,
@@ -20,9 +23,15 @@ from supervisor.journal.anchor import (
     newest,
     parse,
     read_anchors,
+    remember,
 )
 from supervisor.journal.chain import Tip
-from supervisor.journal.errors import AnchorUnreadable, JournalCorrupt, NothingToAnchor
+from supervisor.journal.errors import (
+    AnchorUnreadable,
+    JournalCorrupt,
+    JournalIOError,
+    NothingToAnchor,
+)
 from supervisor.journal.read import entries
 from supervisor.journal.verify import main, verify
 from tests.journal.driver import Driver
@@ -178,6 +187,19 @@ def test_an_anchor_reads_back_from_any_line_of_text(tmp_path):
     file = tmp_path / "log"
     file.write_text(f"other words\n{logged}\n\n{SOME.text} \n")
     assert read_anchors(file) == [SOME, SOME]
+
+
+def test_what_was_exported_where_is_noted_for_the_journals_owner(whole, monkeypatch):
+    given: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "chown", lambda _file, uid, gid: given.append((uid, gid)))
+    for where in ("log", "file"):
+        remember(whole, SOME, where)
+    assert given == [(whole.stat().st_uid, whole.stat().st_gid)], "once, when it is new"
+    notes = [json.loads(one) for one in (whole / EXPORTED).read_text().splitlines()]
+    assert [one["exported_to"] for one in notes] == ["log", "file"]
+    with pytest.raises(JournalIOError, match="missing"):
+        read_anchors(whole / "missing")
 
 
 def test_an_altered_anchor_is_never_another_one():

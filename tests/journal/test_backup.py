@@ -178,3 +178,58 @@ def test_a_segment_that_is_taken_away_meanwhile_begins_the_copy_anew(state, tmp_
     backup(state / "journal", tmp_path / "b")
     assert payloads(tmp_path / "b" / "journal") == payloads(state / "journal")
     shutil.rmtree(tmp_path / "b")
+
+
+@pytest.mark.guarantee("J6")
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        (lambda c: c.replace(b'"x"', b'"y"'), JournalCorrupt, "damaged"),
+        (None, JournalIOError, "gone"),
+    ],
+)
+def test_a_copy_that_is_not_what_it_should_be_is_no_backup(
+    state, tmp_path, monkeypatch, change, error, says
+):
+    """Read wrong, or with something missing round after round."""
+    real = backing._copy_file
+
+    def wrong(source: Path, target: Path) -> int:
+        if change is None:
+            raise FileNotFoundError(2, "gone", str(source))
+        size = real(source, target)
+        target.write_bytes(change(target.read_bytes()))
+        return size
+
+    monkeypatch.setattr(backing, "_copy_file", wrong)
+    with pytest.raises(error, match=says):
+        backup(state / "journal", tmp_path / "b")
+    assert [one.name for one in tmp_path.iterdir()] == ["state"]
+
+
+@pytest.mark.guarantee("J6")
+def test_a_copy_that_lacks_what_was_proven_before_it_is_no_backup(tmp_path, monkeypatch):
+    """The journal is rolled back while it is copied."""
+    state = tmp_path / "state"
+    state.mkdir()
+    driver = Driver(FakeOs())
+    driver.grow(60, 90)
+    driver.mark()
+    put(driver, state / "journal")
+    monkeypatch.setattr(backing, "_ends", lambda content: (512, 512, 0))
+    with pytest.raises(BackupRefused, match="does not prove"):
+        backup(state / "journal", tmp_path / "b")
+    assert [one.name for one in tmp_path.iterdir()] == ["state"]
+
+
+def test_what_has_no_header_is_copied_as_it_is_and_left_to_the_proof():
+    assert backing._ends(b"\n" * 4096) == (4096, 4096, 0)
+
+
+def test_a_segment_that_is_sealed_while_it_is_looked_at_begins_the_copy_anew(tmp_path):
+    newest = tmp_path / "00000001-000000000001.jnl"
+    newest.touch()
+    backing._refuse_sealed(newest)
+    (tmp_path / "00000002-000000000009.jnl").touch()
+    with pytest.raises(FileNotFoundError, match="not the newest any more"):
+        backing._refuse_sealed(newest)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import re
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -73,6 +72,7 @@ def changed(files: Mapping[str, bytes], name: str, at: int, new: bytes) -> dict[
     return {**files, name: content[:at] + new + content[at + len(new) :]}
 
 
+@pytest.mark.many
 @pytest.mark.guarantee("J2", "J5")
 @pytest.mark.parametrize(
     ("align", "mark", "size"),
@@ -100,6 +100,7 @@ def test_every_single_flipped_bit_is_refused_or_harmless(align, mark, size):
     assert counts["too new"] == 0
 
 
+@pytest.mark.many
 @pytest.mark.guarantee("J2", "J5")
 @pytest.mark.parametrize("mark", [True, False], ids=["attested", "unattested"])
 @pytest.mark.parametrize("align", ALIGNS)
@@ -113,28 +114,6 @@ def test_a_flip_or_a_newline_in_an_acknowledged_batch_is_refused_or_harmless(ali
             broken = changed(files, last, at, bytes([new]))
             refused += check(broken, driver.appended, (last, at, new)) == "refused"
     assert refused > 200
-
-
-@pytest.mark.guarantee("J2", "J5")
-@pytest.mark.parametrize("align", ALIGNS)
-def test_a_line_behind_any_byte_says_what_had_been_durable(align):
-    """A torn line, and the byte before the intact one that attests it is no newline any more."""
-    driver = Driver(FakeOs(), align=align, size=8192)
-    driver.grow(20)
-    driver.grow(30, 200)
-    driver.grow(300)
-    name = driver.writer.point.name
-    content = contents_of(driver.os)[name]
-    torn = content.index(b"[", content.index(b'{"n":1,') - 1)
-    attests = [m.start() for m in re.finditer(rb"[0-9a-f]{8} [0-9a-f]{6} 4 3 ", content)]
-    assert len(attests) == 1
-    unwritten = changed({name: content}, name, torn, b"\n" * (512 - torn % 512))
-    for byte in (b"\n", b" ", b"a", b"\0"):
-        broken = changed(unwritten, name, attests[0] - 1, byte)
-        reading = Reading(broken)
-        assert reading.verdict == "refused", byte
-        assert reading.report is not None
-        assert "had been durable" in reading.report.why, byte
 
 
 @pytest.mark.guarantee("J5")
@@ -230,6 +209,7 @@ def test_every_block_that_is_still_what_it_once_was_is_refused_or_harmless(align
     visited(f"stale blocks, align {align}", points)
 
 
+@pytest.mark.many
 @pytest.mark.guarantee("J2", "J5")
 @pytest.mark.parametrize("align", ALIGNS)
 def test_zeros_from_anywhere_to_the_end_are_never_taken_for_an_end(align):
@@ -246,6 +226,7 @@ def test_zeros_from_anywhere_to_the_end_are_never_taken_for_an_end(align):
     visited(f"zeros from anywhere on, align {align}", points)
 
 
+@pytest.mark.many
 @pytest.mark.guarantee("J2", "J5")
 @pytest.mark.parametrize("align", [pytest.param(0, marks=pytest.mark.long), 512])
 def test_a_segment_cut_short_anywhere_is_refused_unless_only_dead_bytes_are_gone(align):
@@ -350,6 +331,7 @@ def all_tears(align: int, step: int) -> Iterator[tuple[str, bytes]]:
         yield name, whole[:at] + before[at:]
 
 
+@pytest.mark.many
 @pytest.mark.guarantee("J2")
 @pytest.mark.parametrize(
     ("align", "step"),
@@ -367,20 +349,3 @@ def test_no_tear_of_a_large_batch_is_taken_for_rot(align, step):
         assert len(reading.payloads) >= 2
         count += 1
     visited(f"tears of a large batch, align {align}, step {step}", count)
-
-
-@pytest.mark.guarantee("J2")
-def test_a_payload_that_quotes_a_frame_cannot_make_a_tear_look_like_rot():
-    """What a client sends may look like a frame that attests the far future."""
-    quoted, _ = encode(9000, 8999, "0" * 64, b"[]")
-    driver = Driver(FakeOs(), size=4096)
-    driver.grow(10)
-    name = driver.writer.point.name
-    before = contents_of(driver.os)[name]
-    text = quoted.strip().replace(b"\t", b"")
-    driver.append([b'["' + b"y" * 600 + text + b'"]'])
-    whole = contents_of(driver.os)[name]
-    at = next(a for a in range(0, 4096, SECTOR) if before[a : a + SECTOR] != whole[a : a + SECTOR])
-    torn = before[: at + SECTOR] + whole[at + SECTOR :]
-    assert text in torn
-    assert Reading({name: torn}).verdict == "torn-tail"

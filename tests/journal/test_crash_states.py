@@ -13,6 +13,8 @@ from tests.journal.driver import Driver, Enumerator, recovered
 from tests.journal.fakeos import SECTOR, FakeOs, contents_of
 from tests.journal.visited import visited
 
+pytestmark = pytest.mark.many
+
 STEPS: dict[str, Callable[[Driver], None]] = {
     "one": lambda d: d.grow(20),
     "batch over sectors": lambda d: d.grow(300, 130, 10),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import time
 from pathlib import Path
 
 import pytest
 
-from supervisor.journal.errors import JournalCorrupt
+from supervisor.journal import follow
+from supervisor.journal.errors import JournalCorrupt, JournalIOError
 from supervisor.journal.follow import Follower
 from supervisor.journal.read import Entry, entries
-from supervisor.journal.select import CALL, OPERATION, Selection
+from supervisor.journal.select import CALL, OPERATION, Selection, records_in
 from tests.journal.driver import Driver
 from tests.journal.fakeos import FakeOs, contents_of
 
@@ -61,6 +64,32 @@ def test_damage_behind_what_was_seen_is_told(tmp_path: Path) -> None:
         follower.more()
 
 
+def test_following_waits_for_more_and_ends_with_the_directory(tmp_path: Path, monkeypatch) -> None:
+    driver = Driver(FakeOs())
+    driver.grow(60)
+    driver.mark()
+    spill(driver, tmp_path / "j")
+    follower = Follower(tmp_path / "j")
+    list(follower.first())
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            driver.grow(10)
+            driver.mark()
+            spill(driver, tmp_path / "j")
+        if len(waits) == 4:
+            shutil.rmtree(tmp_path / "j")
+
+    monkeypatch.setattr(time, "sleep", wait)
+    added = follower.added()
+    assert [next(added).payload for _ in range(2)][1] == driver.appended[-1]
+    assert waits == [follow.PAUSE_S] * 3
+    with pytest.raises(JournalIOError):
+        list(added)
+
+
 def entry(position: int, payload: bytes) -> Entry:
     return Entry("f", 10, position, 0, payload, "", True)
 
@@ -84,4 +113,5 @@ def test_a_selection_takes_records_and_not_their_neighbours() -> None:
     assert Selection(last=6).takes(frame) is None
     assert Selection(last=6).ended(frame)
     assert Selection().takes(mark) == []
+    assert records_in(mark) == []
     assert Selection(since=0).takes(mark) is None

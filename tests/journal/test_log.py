@@ -17,11 +17,8 @@ from supervisor.journal.codec import Frame
 from supervisor.journal.file import Os
 from supervisor.journal.log import (
     Journal,
-    JournalCorrupt,
     JournalFull,
-    JournalIOError,
     JournalPoisoned,
-    JournalTooNew,
 )
 from supervisor.journal.read import entries, read_frames
 from supervisor.journal.verify import verify
@@ -275,107 +272,6 @@ async def test_rotation_under_load_keeps_every_frame_in_order(tmp_path, align):
     await journal.close()
 
 
-@pytest.mark.guarantee("J8")
-async def test_a_full_disk_refuses_new_work_but_no_outcome_and_heals_by_itself(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(commit, "SPARE_RETRY_MS", 20)
-    os_ = GatedOs()
-    journal, _ = opened(tmp_path / "j", os_=os_)
-    os_.no_space = True
-    journal.start()
-    await until(lambda: journal.stats().degraded is not None)
-    assert "No space" in journal.stats().degraded
-    owed = journal.cost(200)
-    outcomes = 0
-    while True:
-        keep = owed * (outcomes + 1)
-        before = journal.position
-        try:
-            await journal.durable(journal.append(decision(outcomes, 100), keep=keep))
-        except JournalFull as error:
-            assert "No space" in str(error)
-            assert "Free space" in error.fix
-            assert journal.position == before, "a refusal changes nothing"
-            break
-        outcomes += 1
-    assert outcomes > 3
-    assert not journal.admits(100, owed * (outcomes + 1))
-    with trio.fail_after(60):
-        await journal.ready(100, owed * (outcomes + 1))
-    for left in reversed(range(outcomes)):
-        size = 200 - len(decision(0))
-        journal.append(decision(0, size), keep=owed * left, outcome=True)
-        await trio.sleep(0.001 * (left % 3))
-    await journal.durable(journal.position)
-    assert journal.stats().spares == 0
-    os_.no_space = False
-    await until(lambda: journal.stats().spares >= 1 and journal.stats().degraded is None)
-    assert journal.admits(100, owed)
-    await journal.durable(journal.append(decision(1), keep=owed))
-    await journal.close()
-    assert verify(tmp_path / "j").verdict == "intact"
-
-
-@pytest.mark.guarantee("J8")
-async def test_a_mark_leaves_the_reserve_alone(tmp_path):
-    """Time passing must not take the place of an outcome that is owed."""
-    os_ = GatedOs()
-    journal, _ = opened(tmp_path / "j", os_=os_)
-    os_.no_space = True
-    cost = journal.cost(len(decision(1)))
-    keep = journal._committer.room.after(cost)
-    first = journal.append(decision(1), keep=keep)
-    journal.start()
-    await journal.durable(first)
-    await until(lambda: journal._committer._marked)  # the moment for a mark has come, and gone
-    assert journal.position == first
-    assert journal.stats().room == keep
-    await journal.close()
-
-
-@pytest.mark.guarantee("J8")
-async def test_as_many_spares_are_made_as_the_reserve_needs(tmp_path):
-    journal, _ = opened(tmp_path / "j")
-    journal.start()
-    keep = 5 * SEGMENT
-    assert not journal.admits(100, keep)
-    with trio.fail_after(60):
-        await journal.ready(100, keep)
-    assert journal.admits(100, keep)
-    journal.append(decision(1), keep=keep)
-    assert journal.stats().room >= keep
-    await journal.close()
-
-
-async def test_an_outcome_too_large_for_the_reserve_is_treated_as_new_work(tmp_path):
-    journal, _ = opened(tmp_path / "j")
-    room = journal.stats().room
-    with pytest.raises(JournalFull):
-        journal.append(decision(1, journal.outcome_limit + 1), keep=room, outcome=True)
-    journal.append(decision(1, 10), keep=room, outcome=True)
-    await journal.close()
-
-
-async def test_a_long_queue_makes_callers_wait_and_lets_them_go_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("supervisor.journal.log.QUEUE_BYTES", 1000)
-    os_ = GatedOs()
-    journal, _ = opened(tmp_path / "j", os_=os_)
-    journal.start()
-    os_.gate.clear()
-    journal.append(decision(0))
-    await until(lambda: os_.syncs == 1)
-    for number in range(30):
-        journal.append(decision(number, 50))
-    with trio.move_on_after(0.05) as scope:
-        await journal.ready(50)
-    assert scope.cancelled_caught
-    os_.gate.set()
-    with trio.fail_after(60):
-        await journal.ready(50)
-    await journal.close()
-
-
 async def test_a_hanging_disk_does_not_stall_the_loop(tmp_path):
     os_ = GatedOs()
     journal, _ = opened(tmp_path / "j", os_=os_)
@@ -392,117 +288,6 @@ async def test_a_hanging_disk_does_not_stall_the_loop(tmp_path):
     os_.gate.set()
     await journal.durable(position)
     await journal.close()
-
-
-@pytest.mark.guarantee("J2")
-async def test_damage_hands_over_the_proven_prefix_then_refuses_and_changes_nothing(tmp_path):
-    journal, _ = opened(tmp_path / "j")
-    journal.start()
-    for number in range(6):
-        await journal.durable(journal.append(decision(number)))
-    await journal.close()
-    [segment] = (tmp_path / "j").glob("*.jnl")
-    content = segment.read_bytes()
-    segment.write_bytes(content.replace(b'[{"n":3,', b'[{"n":7,'))
-    before = {p.name: p.read_bytes() for p in (tmp_path / "j").iterdir()}
-    frames: list[Frame] = []
-    for _ in range(2):  # refused again, and the lock was released
-        frames.clear()
-        with pytest.raises(JournalCorrupt) as info:
-            Journal.open(tmp_path / "j", frames.append)
-        assert [f.payload for f in frames] == [decision(n) for n in range(3)]
-    report = info.value.report
-    assert (report.file, report.first, report.last) == (segment.name, 4, 4)
-    assert content[report.offset :].startswith(content[report.offset : report.offset + 9])
-    assert "had been durable" in report.why
-    assert segment.name in info.value.fix
-    assert {p.name: p.read_bytes() for p in (tmp_path / "j").iterdir()} == before
-    with pytest.raises(JournalCorrupt):
-        list(read_frames(tmp_path / "j"))
-
-
-async def test_a_newer_format_is_too_new_and_not_corrupt(tmp_path):
-    from supervisor.journal import codec
-
-    directory = tmp_path / "j"
-    directory.mkdir()
-    payload = codec.header_payload(codec.Header(1, SEGMENT, 512, None))
-    line, _ = codec.encode(0, 0, codec.GENESIS, payload.replace(b'"format":1', b'"format":2'))
-    (directory / "00000001-000000000001.jnl").write_bytes(line.ljust(SEGMENT, b"\n"))
-    with pytest.raises(JournalTooNew, match="format 2") as info:
-        opened(directory)
-    assert "newer" in info.value.fix
-
-
-def test_a_directory_that_cannot_be_opened_is_an_io_error(tmp_path):
-    (tmp_path / "file").write_text("x")
-    with pytest.raises(JournalIOError):
-        opened(tmp_path / "file")
-
-
-@pytest.mark.guarantee("J2")
-async def test_work_goes_on_behind_a_torn_tail_and_the_torn_segment_is_left_as_it_is(tmp_path):
-    journal, _ = opened(tmp_path / "j")
-    journal.start()
-    for number in range(3):
-        await journal.durable(journal.append(decision(number)))
-    await journal.close()
-    [segment] = (tmp_path / "j").glob("*.jnl")
-    content = bytearray(segment.read_bytes())
-    end = len(content.rstrip(b"\n"))
-    at = -(-end // 512) * 512
-    content[at : at + 40] = b"0badf00d 000123 6 5 0123456789abcdef4567"
-    segment.write_bytes(content)
-    for turn in range(3):
-        journal, frames = opened(tmp_path / "j")
-        expected = ("torn-tail", 40 + at - end - 2) if turn == 0 else ("clean", 0)
-        assert (journal.recovered.verdict, journal.recovered.discarded > 0) == (
-            expected[0],
-            expected[1] > 0,
-        )
-        assert [f.payload for f in frames] == [decision(n) for n in range(3 + turn)]
-        journal.start()
-        await journal.durable(journal.append(decision(3 + turn)))
-        await journal.close()
-    assert segment.read_bytes() == content
-    assert verify(tmp_path / "j").verdict == "intact"
-
-
-async def test_a_changed_layout_takes_effect_with_the_next_segment(tmp_path):
-    journal, _ = opened(tmp_path / "j", align=0)
-    journal.start()
-    await journal.durable(journal.append(decision(1)))
-    await journal.close()
-    journal, _ = opened(tmp_path / "j", align=4096, segment_bytes=64 << 10)
-    journal.start()
-    for number in range(40):
-        await journal.durable(journal.append(decision(number, 400)))
-    await journal.close()
-    headers = [e.payload for e in entries(tmp_path / "j") if e.offset == 0]
-    assert b'"align":0' in headers[0]
-    assert b'"align":4096' in headers[1]
-    assert b'"size":65536' in headers[1]
-    assert verify(tmp_path / "j").verdict == "intact"
-
-
-async def test_a_batch_for_the_next_segment_leaves_room_for_its_header(tmp_path):
-    """The queue holds more than a whole segment while the disk hangs."""
-    os_ = GatedOs()
-    segment = 64 << 10
-    journal, _ = opened(tmp_path / "j", os_=os_, align=4096, segment_bytes=segment)
-    journal.start()
-    await journal.ready(100, 12 * segment)
-    os_.gate.clear()
-    journal.append(decision(0))
-    await until(lambda: os_.syncs == 1)
-    queued = 0
-    while queued < 2 * segment:
-        journal.append(decision(queued, 900))
-        queued += 900
-    os_.gate.set()
-    await journal.durable(journal.position)
-    await journal.close()
-    assert verify(tmp_path / "j").verdict == "intact"
 
 
 @pytest.mark.guarantee("J1")
@@ -525,28 +310,6 @@ async def test_what_a_crash_left_unattested_is_attested_soon_after_the_start(tmp
     journal.start()
     await until(lambda: journal.durable_position == 2)
     assert [f.payload for f in read_frames(copy)] == [decision(1)]
-    await journal.close()
-
-
-@pytest.mark.guarantee("J8")
-async def test_a_reserve_beyond_the_limit_is_refused_with_its_reason(tmp_path, monkeypatch):
-    monkeypatch.setattr(commit, "SPARES_MAX", 3)
-    journal, _ = opened(tmp_path / "j")
-    journal.start()
-    with trio.fail_after(60):
-        await journal.ready(100, 100 * SEGMENT)
-    with pytest.raises(JournalFull, match="no more than 3 spare"):
-        journal.append(decision(1), keep=100 * SEGMENT)
-    await journal.durable(journal.append(decision(1)))
-    await until(lambda: journal.stats().degraded is None)
-    await journal.close()
-
-
-async def test_waiting_for_what_can_never_fit_is_a_fault_of_the_caller(tmp_path):
-    journal, _ = opened(tmp_path / "j")
-    journal.start()
-    with pytest.raises(ValueError, match="limit"):
-        await journal.ready(journal.payload_limit + 1)
     await journal.close()
 
 

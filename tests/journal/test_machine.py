@@ -141,7 +141,9 @@ class LongMachine(JournalMachine):
     pass
 
 
-TestJournalMachine = pytest.mark.guarantee("J1", "J2", "J3")(JournalMachine.TestCase)
+TestJournalMachine = pytest.mark.many(
+    pytest.mark.guarantee("J1", "J2", "J3")(JournalMachine.TestCase)
+)
 TestJournalMachine.settings = settings(
     max_examples=40,
     stateful_step_count=20,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
 
 from supervisor.journal import dump as dumping
 from supervisor.journal import verify as verifying
+from supervisor.journal.anchor import newest
 from supervisor.journal.codec import Frame
 from supervisor.journal.errors import JournalCorrupt, JournalIOError
 from supervisor.journal.log import Journal
@@ -167,6 +170,80 @@ def test_dump_of_a_damaged_journal_prints_what_is_proven_and_fails(tmp_path):
     assert result.returncode == 2
     assert result.stdout.count("\n") > 3
     assert second.name in result.stderr
+
+
+@pytest.mark.guarantee("J6")
+def test_each_tool_says_by_its_exit_code_what_it_met(tmp_path, capsys):
+    """As the bare runs do, in this process."""
+    written(tmp_path / "j", mark=False)
+    (tmp_path / "none").mkdir()
+    anchor = tmp_path / "anchor"
+    anchor.write_text(newest(tmp_path / "j").text)
+    assert dumping.main([str(tmp_path / "j")]) == 0
+    assert capsys.readouterr().out.count("(not attested)") == 1
+    assert dumping.main([str(tmp_path / "missing")]) == 1
+    assert "missing" in capsys.readouterr().err
+    assert verifying.main([str(tmp_path / "none")]) == 1
+    assert "holds no journal" in capsys.readouterr().out
+    assert verifying.main([str(tmp_path / "missing")]) == 1
+    assert verifying.main([str(tmp_path / "j"), "--anchor", str(tmp_path / "missing")]) == 1
+    assert "missing" in capsys.readouterr().out
+    assert verifying.main([str(tmp_path / "j"), "--require", "chain"]) == 0
+    assert "not attested by a later line yet" in capsys.readouterr().out
+    assert verifying.main([str(tmp_path / "j"), "--anchor", str(anchor)]) == 3
+    last = max((tmp_path / "j").glob("*.jnl"))
+    content = last.read_bytes()
+    end = -(-len(content.rstrip(b"\n")) // 512) * 512
+    last.write_bytes((content[:end] + b"torn" * 60).ljust(len(content), b"\n"))
+    capsys.readouterr()
+    assert verifying.main([str(tmp_path / "j"), "--require", "chain"]) == 0
+    assert "240 bytes of a batch that was never acknowledged follow" in capsys.readouterr().out
+    second = sorted((tmp_path / "j").glob("*.jnl"))[1]
+    second.write_bytes(second.read_bytes().replace(b'"x"', b'"y"'))
+    assert verifying.main([str(tmp_path / "j")]) == 2
+    assert "DAMAGED" in capsys.readouterr().out
+    assert dumping.main([str(tmp_path / "j")]) == 2
+
+
+@pytest.mark.guarantee("J5", "J6")
+def test_a_journal_whose_newest_segment_is_gone_is_said_to_be_rolled_back(tmp_path, capsys):
+    written(tmp_path / "j")
+    anchor = tmp_path / "anchor"
+    anchor.write_text(newest(tmp_path / "j").text)
+    assert verifying.main([str(tmp_path / "j"), "--anchor", str(anchor)]) == 0
+    assert "verified, and anchored up to the last decision" in capsys.readouterr().out
+    max((tmp_path / "j").glob("*.jnl")).unlink()
+    assert verifying.main([str(tmp_path / "j"), "--anchor", str(anchor)]) == 4
+    assert "ROLLED BACK" in capsys.readouterr().out
+    begun = contents_of(Driver(FakeOs()).os).items()
+    (tmp_path / "new").mkdir()
+    for name, content in begun:
+        (tmp_path / "new" / name).write_bytes(content)
+    assert verifying.main([str(tmp_path / "new"), "--require", "chain"]) == 0
+    assert "\njournal " not in capsys.readouterr().out, "it has no identity yet"
+
+
+def test_a_pipe_that_nobody_reads_ends_a_dump_quietly(tmp_path, monkeypatch):
+    written(tmp_path / "j")
+    moved: list[int] = []
+
+    class Closed:
+        def write(self, _text: str) -> None:
+            raise BrokenPipeError
+
+        def fileno(self) -> int:
+            return 99
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+
+    def dup2(null: int, fd: int) -> None:
+        os.close(null)
+        moved.append(fd)
+
+    calls = SimpleNamespace(dup2=dup2, open=os.open, devnull=os.devnull, O_WRONLY=os.O_WRONLY)
+    monkeypatch.setattr(dumping, "os", calls)
+    assert dumping.main([str(tmp_path / "j")]) == 0
+    assert moved == [99]
 
 
 def test_dump_lets_no_control_character_through_to_a_terminal():

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 import trio
 
 from supervisor.journal import durably
-from supervisor.journal.errors import JournalLocked, JournalRolledBack, WitnessUnusable
+from supervisor.journal.chain import Tip
+from supervisor.journal.codec import Line
+from supervisor.journal.errors import (
+    JournalIOError,
+    JournalLocked,
+    JournalRolledBack,
+    WitnessUnusable,
+)
 from supervisor.journal.log import Journal
 from supervisor.journal.witness import NAME, Witness, Witnessed, decode, encode, identity
 
@@ -202,14 +210,38 @@ def test_a_witness_that_cannot_be_read_or_made_refuses_and_says_where(host):
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(WitnessUnusable, match=r"witness\.json"):
             Witness.open(host.witness)
-    file.write_bytes(encode(SOME).replace(b'"format": 1', b'"format": 2'))
-    with pytest.raises(WitnessUnusable):
+    body = encode(SOME).rpartition(b" ")[0].replace(b'"format": 1', b'"format": 2')
+    file.write_bytes(body + b" %08x\n" % crc32(body))
+    with pytest.raises(WitnessUnusable, match="a newer version wrote it"):
+        host.live()
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(JournalIOError, match=r"reading .*witness\.json"):
         host.live()
     shutil.rmtree(host.witness)
     host.witness.write_text("a file")
     with pytest.raises(WitnessUnusable, match="witness_dir") as caught:
         host.live()
     assert "Create it" in caught.value.fix
+
+
+@pytest.mark.guarantee("J10")
+def test_a_journal_whose_front_is_gone_is_judged_by_what_it_has(host):
+    """Behind a snapshot the first segment is not there: whose it is, the witness says."""
+    host.live(3)
+    told = host.told
+    known = Witness.open(host.witness, accept="not needed")
+    known.see(Line(told.position + 4, 0, "0" * 32, b"", 0, None, "c" * 64))
+    known.settle(Tip(position=told.position + 9))
+    assert known.accepted == ""
+    assert known.unneeded
+    known.close()
+    segment = min(host.journal.glob("*.jnl"))
+    for bytes_ in (segment.read_bytes()[:512].ljust(8192, b"\n"), b"\n" * 8192):
+        segment.write_bytes(bytes_)
+        assert identity(host.journal) == "unknown"
+    segment.unlink()
+    assert identity(host.journal) == "unknown"
 
 
 @pytest.mark.guarantee("J10")

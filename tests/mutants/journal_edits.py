@@ -104,9 +104,7 @@ cut_short = row_of(
     align=512,
 )
 edited = row_of("test_corruption", "test_an_edit_with_a_new_checksum_is_found_by_the_line_behind")
-quoted = row_of(
-    "test_corruption", "test_a_payload_that_quotes_a_frame_cannot_make_a_tear_look_like_rot"
-)
+quoted = row_of("test_rule", "test_a_payload_that_quotes_a_frame_cannot_make_a_tear_look_like_rot")
 failed_sync = row_of("test_faults", "test_a_failed_commit_makes_no_further_call", call="fdatasync")
 short_writes = row_of(
     "test_faults",
@@ -122,7 +120,9 @@ kept_cache = row_of(
 )
 reserve = row_of("test_room", "test_the_end_of_a_file_where_an_outcome_may_not_fit_is_not_counted")
 poisoned = row_of("test_log", "test_one_failed_sync_poisons_for_good", code=errno.EIO)
-full = row_of("test_log", "test_a_full_disk_refuses_new_work_but_no_outcome_and_heals_by_itself")
+full = row_of(
+    "test_reserve", "test_a_full_disk_refuses_new_work_but_no_outcome_and_heals_by_itself"
+)
 repaired = row_of(
     "test_repair",
     "test_any_damage_is_given_up_behind_the_proven_prefix_and_kept_as_it_was_found",
@@ -188,7 +188,7 @@ MUTANTS = {
         {
             "        if reached != (": "        if False and reached != (",
             "        if not joined or before != named:": "        if False:",
-            "if not self._continues(line):": "if False:",
+            "            if not joined or (position": "            if False and (position",
         },
         cut_short,
     ),
@@ -196,7 +196,9 @@ MUTANTS = {
         CHAIN, {"            if len(buf) != header.size:": "            if False:"}, cut_short
     ),
     "a line's predecessor is not checked": Mutant(
-        CHAIN, {"if line.previous != self.tip.digest[:32]:": "if False:"}, edited
+        CHAIN,
+        {"            joined = line.previous == tip.digest[:32]\n": "            joined = True\n"},
+        edited,
     ),
     "lines inside a payload are believed": Mutant(
         CODEC,
@@ -244,7 +246,7 @@ MUTANTS = {
     "a mark uses the reserve": Mutant(
         COMMIT,
         {"if not due or self.room.after(cost) < self._keep:": "if not due:"},
-        row_of("test_log", "test_a_mark_leaves_the_reserve_alone"),
+        row_of("test_reserve", "test_a_mark_leaves_the_reserve_alone"),
     ),
     # --- the calls ---
     "segments are opened to append": Mutant(
@@ -297,7 +299,7 @@ MUTANTS = {
             )
         },
         row_of(
-            "test_corruption",
+            "test_rule",
             "test_a_line_behind_any_byte_says_what_had_been_durable",
             align=512,
         ),

@@ -207,7 +207,7 @@ def test_fifty_equal_messages_are_fifty_launches_when_state_is_folded_after_the_
 # Which of the bugs whole histories find by themselves, and within how many of them.
 FOUND = {
     "a no_safe_retry effect is retried": 8,
-    "a key is trusted for ever": 12,
+    "a key is trusted for ever": 13,
     "an interrupted attempt is refunded": 4,
     "leave without a word is taken for not applied": 8,
     "a crash is taken for not applied": 8,

@@ -1,0 +1,149 @@
+"""What a journal of this version never says: each is named when it is met, and changes nothing."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from supervisor.core.errors import IllegalTransition
+from supervisor.core.evolve import evolve
+from supervisor.core.ids import OperationId, default_session
+from supervisor.core.line import Line
+from supervisor.core.lineage import previous_alive
+from supervisor.core.record import (
+    CallAccepted,
+    Identity,
+    Kind,
+    OperationAbandoned,
+    OperationAccepted,
+    OperationEvicted,
+    ReconcilerStarted,
+    Record,
+    Relaunch,
+    TombstoneExpired,
+)
+from supervisor.core.state import Attempt, Phase
+from supervisor.core.step import ProvenDead, ReconcilerAnswered
+from tests.core.made import ASK, CLIENT, NEVER, Core, code, effect, terms
+
+
+def refused(core: Core, record: Record, says: str) -> None:
+    with pytest.raises(IllegalTransition, match=says):
+        evolve(core.state, record)
+
+
+def test_a_record_without_a_fold_is_named():
+    @attrs.frozen
+    class Invented(Record):
+        pass
+
+    refused(Core(), Invented(1), "no fold for")
+
+
+def test_what_does_not_wait_for_it_is_not_evicted_abandoned_or_forgotten():
+    core = Core()
+    call = core.begin(terms(effect()))
+    operation_id = core.operation(call).operation_id
+    refused(core, OperationEvicted(1, operation_id), "does not wait for that")
+    refused(core, OperationAbandoned(1, operation_id, 30), "does not wait for that")
+    refused(core, TombstoneExpired(1, operation_id), "not the oldest tombstone")
+    refused(core, TombstoneExpired(1, OperationId("op_none")), "not the oldest tombstone")
+
+
+def asked_about_the_living(core: Core) -> tuple[str, ReconcilerStarted]:
+    """A reconciler beside a try that is not proven dead: `decide` never lets that be."""
+    call = core.begin(terms(effect(contract=ASK)))
+    core.announce(call)
+    core.lose(call, dead=False)
+    known = core.effect(call)
+    operation_id = core.operation(call).operation_id
+    started = ReconcilerStarted(
+        core.wall, operation_id, known.effect_id, known.revision, CLIENT, Identity(7, 7, "boot-1")
+    )
+    core.put(started)
+    return call, started
+
+
+def test_one_reconciler_at_a_time():
+    core = Core()
+    _, started = asked_about_the_living(core)
+    refused(core, started, "one runs already")
+
+
+@pytest.mark.guarantee("E9")
+def test_not_applied_settles_nothing_while_a_try_is_not_proven_dead():
+    core = Core()
+    _, started = asked_about_the_living(core)
+    effect_id = started.effect_id
+    revision = core.state.effect(effect_id).revision
+    state, operation_id = core.state, started.operation_id
+    running = attrs.evolve(state.effect(effect_id).reconciling, revision=revision)
+    known = attrs.evolve(state.effect(effect_id), reconciling=running)
+    operation = state.operations[operation_id]
+    operation = attrs.evolve(operation, effects=operation.effects.set(effect_id, known))
+    core.state = attrs.evolve(state, operations=state.operations.set(operation_id, operation))
+    decision = core.do(ReconcilerAnswered(core.now, effect_id, applied=False))
+    (ended,) = decision.records
+    assert not ended.settles
+    assert "every try is proven dead" in ended.detail
+
+
+@pytest.mark.guarantee("E10")
+def test_death_is_proven_only_of_an_attempt_that_was_and_does_not_run():
+    core = Core()
+    call = core.begin(terms(effect()))
+    assert code(core.do(ProvenDead(core.now, call, 1, "gone"))) == "NotFound"
+    assert code(core.do(ProvenDead(core.now, call, -1, "gone"))) == "NotFound"
+    decision = core.do(ProvenDead(core.now, call, 0, "gone"))
+    assert code(decision) == "PreviousAttemptAlive"
+    assert "operations cancel" in decision.refusal.fix
+    core.lose(call)
+    assert core.do(ProvenDead(core.now, call, 0, "gone")).repeated
+
+
+def accepted(core: Core, kind: Kind) -> OperationId:
+    """An operation of another kind, with two calls that are no lineage."""
+    operation_id = OperationId(core.name("op"))
+    session_id = default_session(1000)
+    core.put(
+        OperationAccepted(
+            core.wall, operation_id, kind, session_id, core.name("r"), "d" * 64, CLIENT, 600_000
+        ),
+        *(
+            CallAccepted(
+                core.wall,
+                operation_id,
+                core.name("call"),
+                terms(effect(contract=NEVER)),
+                {},
+                10_000,
+                CLIENT,
+            )
+            for _ in range(2)
+        ),
+    )
+    return operation_id
+
+
+def test_a_line_has_gaps_and_still_its_order():
+    line = Line()
+    for name in "abcde":
+        line = line.joined(OperationId(name))
+    for gone in ("c", "none", "b"):
+        line = line.left(OperationId(gone))
+    assert [*line] == ["a", "d", "e"]
+    assert line.left(OperationId("a")).oldest == "d"
+    assert len(line) == 3
+
+
+def test_another_lineage_in_the_same_operation_stands_in_nobodys_way():
+    core = Core()
+    operation_id = accepted(core, Kind.PROGRAM)
+    operation = core.state.operations[operation_id]
+    first, second = operation.ordered_calls()
+    lost = attrs.evolve(
+        first, attempts=(Attempt(0, 9_000, Relaunch.FIRST, "d", 1, phase=Phase.ENDED),)
+    )
+    operation = attrs.evolve(operation, calls=operation.calls.set(first.call_id, lost))
+    assert previous_alive(operation, lost) is not None
+    assert previous_alive(operation, second) is None
