@@ -9,10 +9,12 @@ import contextlib
 import ctypes
 import errno
 import fcntl
+import mmap
 import os
 import shutil
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,7 +62,13 @@ def loop_device(image: Path, kind: str) -> Iterator[str]:
     with open(image, "wb") as file:
         file.truncate(MIB[kind] << 20)
     subprocess.run([*_MAKE[kind], str(image)], check=True, capture_output=True)
-    attach = ["losetup", "--find", "--show", str(image)]
+    with _attached(image) as device:
+        yield device
+
+
+@contextlib.contextmanager
+def _attached(file: Path) -> Iterator[str]:
+    attach = ["losetup", "--find", "--show", str(file)]
     device = subprocess.run(attach, check=True, capture_output=True, text=True).stdout.strip()
     try:
         yield device
@@ -70,15 +78,19 @@ def loop_device(image: Path, kind: str) -> Iterator[str]:
 
 @contextlib.contextmanager
 def mounted(source: str, at: Path, kind: str, options: str = "") -> Iterator[None]:
-    """mount(2) itself: a test of many mounts starts no process for each."""
-    _call("mount", source.encode(), bytes(at), kind.encode(), 0, options.encode())
+    mount(source, at, kind, options)
     try:
         yield
     finally:
-        _unmount(at)
+        unmount(at)
 
 
-def _unmount(at: Path) -> None:
+def mount(source: str, at: Path, kind: str, options: str = "") -> None:
+    """The system call itself: a test of many mounts starts no process for each."""
+    _call("mount", source.encode(), bytes(at), kind.encode(), 0, options.encode())
+
+
+def unmount(at: Path) -> None:
     try:
         _call("umount2", bytes(at), 0)
     except OSError as error:
@@ -122,5 +134,56 @@ def cut_power(at: Path) -> None:
     fd = os.open(at, os.O_RDONLY)
     try:
         fcntl.ioctl(fd, _SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def failing_device(folder: Path) -> Iterator[tuple[str, Path]]:
+    """A block device with an empty ext4, and a file: while that exists, each write fails with EIO.
+
+    nbdkit's error filter behind FUSE behind a loop device: what fails is the writing back, after
+    the page cache has taken the bytes, as with a disk that dies. FileNotFoundError without nbdkit.
+    """
+    image, refuse, seen = folder / "image", folder / "refuse", folder / "fuse"
+    with open(image, "wb") as file:
+        file.truncate(MIB["ext4"] << 20)
+    subprocess.run([*_MAKE["ext4"], str(image)], check=True, capture_output=True)
+    seen.mkdir()
+    server = ["nbdkit", "--filter=error", "file", str(image), "error-pwrite=EIO"]
+    server += ["error-pwrite-rate=100%", f"error-pwrite-file={refuse}"]
+    command = ["nbdfuse", str(seen / "disk"), "--socket-activation", *server]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as fuse:
+        try:
+            _appears(seen / "disk", fuse)
+            with _attached(seen / "disk") as device:
+                yield device, refuse
+        finally:
+            refuse.unlink(missing_ok=True)
+            subprocess.run(["fusermount3", "-u", "-z", str(seen)], check=False)
+            fuse.wait(60)
+
+
+def _appears(path: Path, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert process.poll() is None, f"{process.args} ended with {process.returncode}"
+        assert time.monotonic() < deadline, f"{path} did not appear"
+        time.sleep(0.01)
+
+
+def make_read_only(device: str) -> None:
+    """Have ext4, mounted with errors=remount-ro, believe that it met an error of its own."""
+    name = Path(device).name
+    Path(f"/sys/fs/ext4/{name}/trigger_fs_error").write_text("a test's")
+
+
+def from_disk(file: Path) -> bytes:
+    """What is on the device, past the page cache, which after a failed write shows more."""
+    fd = os.open(file, os.O_RDONLY | os.O_DIRECT)
+    try:
+        with mmap.mmap(-1, -(-os.fstat(fd).st_size // 4096) * 4096) as buffer:
+            count = os.preadv(fd, [buffer], 0)
+            return buffer[:count]
     finally:
         os.close(fd)

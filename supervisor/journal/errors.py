@@ -5,6 +5,7 @@ Standard library only: the offline tools raise these on a bare Python.
 
 from __future__ import annotations
 
+import errno
 from typing import NamedTuple
 
 
@@ -109,13 +110,24 @@ class BackupRefused(JournalError):  # noqa: N818
     fix = "Name a directory that is new; remove what an interrupted backup left (.NAME.partial)."
 
 
+_NO_ROOM = "Free space on the journal's file system, then start again."
+_FIXES = {
+    errno.EIO: "Look at the kernel's messages about this disk, then start again.",
+    errno.ENOSPC: _NO_ROOM,
+    errno.EDQUOT: _NO_ROOM,
+    errno.EROFS: (
+        "Look at the kernel's messages about this disk; mount it writable, then start again."
+    ),
+}
+
+
 class JournalIOError(JournalError):
     """The system refused to read or prepare the journal. Nothing is known to be damaged."""
 
     def __init__(self, what: str, cause: OSError) -> None:
         super().__init__(f"{what}: {cause}")
         self.errno = cause.errno
-        self.fix = "Look at the kernel's messages about this disk, then start again."
+        self.fix = _FIXES.get(cause.errno or 0, _FIXES[errno.EIO])
 
 
 class JournalFull(JournalError):  # noqa: N818
