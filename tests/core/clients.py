@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import attrs
+
 from supervisor.core.checkpoint import canonical_digest, checkpoint_digest
 from supervisor.core.ids import CallId, OperationId, SessionId
 from supervisor.core.record import (
@@ -57,11 +59,17 @@ class Clients(Table):
             timeout_ms=terms.timeout_ms,
             max_run_ms=max_run_ms,
             operations_max=4,
+            operations_kept=6,
         )
 
     def step_submit_again(self, rng: random.Random) -> None:
         if self.sent:
-            self.submit(rng.choice(self.sent))
+            event = rng.choice(self.sent)
+            known = (event.session_id, event.request_id) in self.state.messages
+            if not known:  # forgotten since: this is another operation, and has its own names
+                names = OperationId(self.host.name("op")), CallId(self.host.name("call"))
+                event = attrs.evolve(event, operation_id=names[0], call_id=names[1])
+            self.submit(event)
 
     def submit(self, event: Submitted) -> Decision:
         decision = self.host.commit(event)

@@ -208,10 +208,11 @@ class Host:
 
     # Dying.
 
-    def crash(self, rng: random.Random, *, reboot: bool) -> None:
+    def crash(self, rng: random.Random, *, reboot: bool, failed: bool = False) -> None:
         """The daemon is gone; what the disk kept is all there is."""
         self.activity += 1
-        kept = self.disk.crash(rng, self.payloads[self.durable :])
+        end = self.disk.fail if failed else self.disk.crash
+        kept = end(rng, self.payloads[self.durable :])
         assert kept == self.payloads[: len(kept)], "the disk made something up"
         assert len(kept) >= self.acknowledged, "something acknowledged is lost"
         assert len(kept) >= self.durable, "something durable is lost"

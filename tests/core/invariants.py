@@ -26,7 +26,7 @@ from supervisor.core.standing import (
     operation_state,
     waits_for,
 )
-from supervisor.core.state import Operation, Said, State
+from supervisor.core.state import UNSETTLED, Operation, Said, State
 from supervisor.core.step import (
     ArtifactsAsked,
     CancelAsked,
@@ -54,6 +54,7 @@ class Invariants:
         self.finished: dict[OperationId, OperationState] = {}
         self.seen = State()
         self.first: dict[EffectId, int] = {}
+        self.gone: dict[EffectId, tuple[Contract, Said]] = {}  # with what was evicted
 
     def begin_again(self) -> None:
         """After a crash memory is the disk's; what was only in memory binds nobody."""
@@ -64,10 +65,27 @@ class Invariants:
     def watch(self, before: State, decision: Decision, after: State) -> None:
         names = {getattr(r, "operation_id", None) for r in decision.records} - {None}
         for operation_id in names & set(before.operations):
-            self._moved(before, decision, after, operation_id)
+            if operation_id in after.operations:
+                self._moved(before, decision, after, operation_id)
+            else:
+                self._evicted(before, after, operation_id)
         for record in decision.records:
             if isinstance(record, EffectAnnounced):
                 self._leave(before, record)
+
+    def _evicted(self, before: State, after: State, operation_id: OperationId) -> None:
+        """Only what is finished and holds nothing in doubt goes; its message is remembered."""
+        gone = before.operations[operation_id]
+        assert operation_state(gone) in TERMINAL
+        for effect in gone.effects.values():
+            assert effect.reconciling is None, "a reconciler still asks"
+            assert effect.declared.contract not in SAFE or effect.outcome not in UNSETTLED
+            self.gone[effect.effect_id] = (effect.declared.contract, effect.outcome)
+        for key in self.host.processes:
+            assert key.call_id not in gone.calls, "its tree may live"
+        message = (gone.session_id, gone.request_id)
+        assert after.messages[message] == operation_id
+        assert after.tombstones[operation_id].message == message
 
     def _leave(self, before: State, record: EffectAnnounced) -> None:
         """A second leave only for what did not happen, or for what a valid key protects."""
@@ -121,6 +139,11 @@ class Invariants:
     def _world(self) -> None:
         state, world = self.host.state, self.host.world
         for effect_id, count in world.changes.items():
+            if effect_id not in state.effects and effect_id in self.gone:
+                contract, outcome = self.gone[effect_id]
+                if contract in SAFE:
+                    assert (count, outcome) == (1, Said.APPLIED), f"{effect_id} was lost"
+                continue
             if effect_id not in state.effects:
                 # It was announced durably, so only a lost operation could lack it.
                 raise AssertionError(f"{effect_id} happened and nobody knows of it")
@@ -168,6 +191,25 @@ class Invariants:
         newest = [o for o in operations if o.kind is Kind.OPEN and o.followed_by is None]
         assert dict(state.newest_open) == {o.session_id: o.operation_id for o in newest}
         assert set(state.calls) == {c.call_id for c, _ in calls}
+        self._lines()
+
+    def _lines(self) -> None:
+        """Who may go stands in its line, in the order in which it was last heard of."""
+        state = self.host.state
+        for line, wanted in (
+            (state.finished, Waits.EVICTION),
+            (state.interrupted, Waits.ABANDONMENT),
+        ):
+            waiting = [o for o in state.operations.values() if waits_for(o) is wanted]
+            waiting.sort(key=lambda one: one.position)
+            assert set(line) == {one.operation_id for one in waiting}
+            positions = [state.operations[one].position for one in line]
+            assert positions == sorted(positions)
+        assert set(state.buried) == set(state.tombstones)
+        assert not set(state.operations) & set(state.tombstones)
+        kept = {o.operation_id: (o.session_id, o.request_id) for o in state.operations.values()}
+        kept |= {one.operation_id: one.message for one in state.tombstones.values()}
+        assert dict(state.messages) == {message: one for one, message in kept.items()}
 
     def _terminal(self, operation: Operation) -> None:
         standing = operation_state(operation)

@@ -79,6 +79,8 @@ WEIGHTS = {
     "wait": 5,
     "die": 6,
     "crash": 2,
+    "disk_fails": 1,
+    "days_pass": 0.5,
     "crash_while_asking": 3,
     "lose": 3,
     "jump": 2,

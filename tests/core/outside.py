@@ -13,10 +13,13 @@ from supervisor.core.step import (
     ReconcilerProvenDead,
     ReconcilerReady,
     ResolveAsked,
+    TimePassed,
 )
 from tests.core.host import GRACE_MS
 from tests.core.table import BY, Table
 from tests.core.world import MS
+
+DAY_MS = 86_400_000
 
 
 class Outside(Table):
@@ -93,25 +96,37 @@ class Outside(Table):
         self.host.activity += 1
         self.host.world.wait(ms)
 
+    def step_days_pass(self, rng: random.Random) -> None:
+        """Housekeeping, at once or when the clock was set; days are short in this world."""
+        self.host.set_wall(rng.choice([0, 0, DAY_MS, 2 * DAY_MS]))
+        kept, days = rng.choice([1, 3, 1000]), [rng.choice([0, 1, 1, 2]) for _ in range(3)]
+        self.host.commit(TimePassed(self.now, kept, *days))
+
     def step_jump(self, rng: random.Random) -> None:
         """The wall clock is set: forward at any time, back only within the first boot.
 
         What was announced in an earlier boot has no other clock than this one.
         """
-        back = [-86_400_000, -3_000] if self.host.boot == 0 else []
-        self.host.set_wall(rng.choice([3_000, 10_000, 86_400_000, *back]))
+        back = [-DAY_MS, -3_000] if self.host.boot == 0 else []
+        self.host.set_wall(rng.choice([3_000, 10_000, DAY_MS, *back]))
 
     def step_crash_while_asking(self, rng: random.Random) -> None:
         """A reconciler runs for a moment only; this happens to be that moment."""
         if set(self.state.reconciling) - self.host.askers:
             self.step_crash(rng)
 
-    def step_crash(self, rng: random.Random) -> None:
-        self.host.crash(rng, reboot=rng.random() < 0.3)
+    def step_disk_fails(self, rng: random.Random) -> None:
+        """While frames are written. Nothing is tried again: the daemon ends, and starts anew."""
+        if self.host.durable < len(self.host.payloads):
+            self.step_crash(rng, failed=True)
+
+    def step_crash(self, rng: random.Random, *, failed: bool = False) -> None:
+        self.host.crash(rng, reboot=not failed and rng.random() < 0.3, failed=failed)
         self.holds.begin_again()
         self.host.world.wait(rng.choice([0, 0, 1_000, 30_000]))
         self.host.restart()
-        self.sent = [e for e in self.sent if e.operation_id in self.state.operations]
+        known = {*self.state.operations, *self.state.tombstones}
+        self.sent = [e for e in self.sent if e.operation_id in known]
         self.resumes = [
             e
             for e in self.resumes

@@ -27,7 +27,9 @@ def simulate(seed: int, length: int = LENGTH, *, disk=None, host=Host) -> Machin
         try:
             again.run(short)
         except Exception as error:
+            where = " --journal" if disk is JournalDisk else ""
             error.add_note(f"seed {seed}, {len(short)} steps: {', '.join(again.story)}")
+            error.add_note(f"again: .venv/bin/python -m tests.core.again {seed} {length}{where}")
             raise
         raise
     return machine
@@ -54,6 +56,7 @@ REFUSALS = {
     "EffectCorrelationMismatch",
     "EffectOutcomeUnknown",
     "HandlerArtifactChanged",
+    "OperationExpired",
     "InvalidInput",
     "NotResumable",
     "OperationCancelled",
@@ -89,15 +92,24 @@ def test_the_histories_come_by_every_step_record_and_refusal_that_they_can():
     quiet = {"resume_again", "submit_again", "jump", "change_artifacts"}
     assert steps >= set(NAMES) - quiet
     seen = {name for machine in machines for name in machine.host.seen}
-    # What goes with the days, an operator's act on a damaged journal, open operations and
-    # programs have histories of their own (test_retention, test_repaired, test_open_traces,
-    # test_programs).
-    apart = {"OperationAbandoned", "OperationEvicted", "TombstoneExpired", "JournalRepaired"}
-    apart |= {"ContinuationOpened", "ContinuationEnded", "RepeatAnswered"}
+    # An operator's act on a damaged journal, open operations and programs have histories of
+    # their own (test_repaired, test_open_traces, test_programs).
+    apart = {"JournalRepaired", "ContinuationOpened", "ContinuationEnded", "RepeatAnswered"}
     apart |= {"ProgramAccepted", "NodeBound", "ProgramEnded"}
     apart |= {"ApprovalRequested", "ApprovalAnswered", "ApprovalExpired"}
     assert seen >= {cls.__name__ for cls in KINDS.values()} - apart
     assert seen >= REFUSALS
+
+
+def test_a_failing_history_says_how_to_see_it_again():
+    class Fails(Host):
+        def sync(self, count):
+            super().sync(count)
+            assert len(self.payloads) < 20, "long enough"
+
+    with pytest.raises(AssertionError, match="long enough") as caught:
+        simulate(3, 60, host=Fails)
+    assert caught.value.__notes__[-1] == "again: .venv/bin/python -m tests.core.again 3 60"
 
 
 def test_a_failing_run_is_cut_down_to_the_steps_that_matter():
