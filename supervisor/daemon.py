@@ -31,6 +31,7 @@ from supervisor.journal import durably
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Journal, JournalPoisoned
 from supervisor.notify import Notifier
+from supervisor.occupancy import Occupancy
 from supervisor.recovery import (
     Replayed,
     identities,
@@ -176,6 +177,9 @@ class Daemon:
         nursery.start_soon(self._witness.run, journal)
         assert self._snapshots is not None, "this journal can be written"
         nursery.start_soon(self._snapshots.run)
+        occupancy = Occupancy(engine)
+        engine.occupied, engine.full = (lambda: occupancy.used), (lambda: occupancy.problem)
+        nursery.start_soon(occupancy.run)
         # Recorded attempts are proven dead by now; what nobody recorded goes with the rest.
         if kept := await engine.launcher.sweep():
             say(f"left by an earlier daemon, and not to be removed: {', '.join(kept)}")
@@ -334,6 +338,7 @@ def _snapshots(engine: Engine, replayed: Replayed) -> Snapshots | None:
         journal=replayed.journal,
         state=lambda: engine.state,
         archive=lambda: engine.config.journal.archive_dir,
+        full=lambda: engine.full() is not None,
         say=say,
     )
 

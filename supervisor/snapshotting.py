@@ -16,6 +16,7 @@ import trio
 from supervisor.core.state import State
 from supervisor.journal.content import lines_of
 from supervisor.journal.log import Journal, JournalError, JournalPoisoned
+from supervisor.journal.snapshot import KEPT
 
 # Whichever comes first: so much is read by the next start at most. Of decisions it must be half
 # as many as there are operations, too: writing these takes longer than folding those.
@@ -54,9 +55,11 @@ class Snapshots:
     journal: Journal
     state: Callable[[], State]
     archive: Callable[[], Path | None]
+    full: Callable[[], bool]
     say: Callable[[str], None]
     _segment: int = 0
     _failing: bool = False
+    _made_full: int = 0
     _stopping: bool = False
     _wait_s: float = RETRY_S
 
@@ -91,7 +94,12 @@ class Snapshots:
 
     def _due(self) -> bool:
         grown = self.journal.segment - self._segment >= SEGMENTS
-        return self._many(DECISIONS) or (grown and self._behind() > 0)
+        return self._many(DECISIONS) or ((grown or self._crowded()) and self._behind() > 0)
+
+    def _crowded(self) -> bool:
+        """Whether another one may make room: two let go of every segment before them."""
+        self._made_full = self._made_full if self.full() else 0
+        return self.full() and self._made_full < KEPT
 
     def _many(self, least: int) -> bool:
         return self._behind() >= max(least, len(self.state().operations) // 2)
@@ -113,6 +121,7 @@ class Snapshots:
             if self._failing:
                 self.say("snapshots of the journal are made again")
             self._failing, self._wait_s, self._segment = False, RETRY_S, segment
+            self._made_full += 1
 
     def _failed(self, why: str) -> None:
         if not self._failing:

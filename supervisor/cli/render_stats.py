@@ -30,6 +30,7 @@ def _head(document: dict[str, Any]) -> str:
     return fields(
         [
             ("journal", escape(document["directory"])),
+            ("on disk", size(document["bytes"])),
             ("decisions", f"{frames} in {plural(batches, 'batch', 'batches')}, one sync each"),
             ("operations", states or "none"),
             ("oldest unknown", unresolved),

@@ -39,7 +39,17 @@ from supervisor.core.record import (
 )
 from supervisor.core.reserve import reserve_bytes
 from supervisor.core.state import State
-from supervisor.core.step import Decision, EndAttempt, Input, Launch
+from supervisor.core.step import (
+    CallAsked,
+    ContinueAsked,
+    Decision,
+    EndAttempt,
+    Input,
+    Launch,
+    Message,
+    ResumeAsked,
+    SessionAsked,
+)
 from supervisor.dispatch import visible
 from supervisor.dispatch.events import Events
 from supervisor.journal.log import Journal, JournalFull, JournalPoisoned
@@ -48,6 +58,8 @@ from supervisor.journal.records import encode
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 # What a frame of new work may need; its own size is checked when it is appended.
 _TYPICAL_FRAME = 65_536
+# What a client asks for that takes room; to end, cancel, settle or answer is none of it.
+_NEW_WORK = (Message, SessionAsked, ResumeAsked, CallAsked, ContinueAsked)
 
 
 Groups = Callable[[int], Awaitable[frozenset[int]]]
@@ -112,6 +124,10 @@ class Engine:
         self.groups = groups
         self.unwitnessed = unwitnessed
         """Why the journal's witness is not told any more; None while it is."""
+        self.occupied: Callable[[], int] = lambda: 0
+        """The bytes of disk that the state directory takes."""
+        self.full: Callable[[], str | None] = lambda: None
+        """Why that is too much for new work; None while it is not."""
         self.slots = Slots(config.max_running_attempts)
         self.live: dict[AttemptKey, Live] = {}
         self.unkillable: dict[AttemptKey | EffectId, str] = {}  # a reconciler by its effect
@@ -143,6 +159,8 @@ class Engine:
         """
         decision = decide(self.state, event)
         if decision.records:
+            if isinstance(event, _NEW_WORK) and (why := self.full()) is not None:
+                raise Unavailable(Refusal("LimitExceeded", why))
             decision, position = self._append(decision)
         else:
             position = self.state.position

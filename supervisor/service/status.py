@@ -106,6 +106,9 @@ def _degraded(engine: Engine, damage: Refusal | None) -> list[dict[str, Any]]:
                 "fix": "Make room in state_dir and archive_dir; it is tried again by itself.",
             }
         )
+    full = engine.full()
+    if full is not None:
+        found.append(refusal_members(Refusal("LimitExceeded", full)))
     unwitnessed = engine.unwitnessed()
     if unwitnessed is not None:
         found.append(
@@ -163,6 +166,10 @@ def _journal(engine: Engine) -> dict[str, Any]:
         "spares": stats.spares,
         "degraded": stats.degraded,
         "snapshot_position": stats.snapshot,
+        "state_bytes": {
+            "used": engine.occupied(),
+            "limit": engine.config.journal.state_bytes,
+        },
         "recovery": {
             "verdict": recovered.verdict,
             "discarded_bytes": recovered.discarded,

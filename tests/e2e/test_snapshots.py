@@ -12,6 +12,8 @@ import pytest
 
 from bench import history
 from tests.e2e.support.daemon import Daemon, new_daemon
+from tests.e2e.support.processes import wait_until
+from tests.e2e.support.service import new_service
 
 NEVER = {"effects": ["never"]}
 LIVE, KEPT = 3, 40
@@ -88,3 +90,31 @@ def test_a_snapshot_that_was_written_anew_is_not_believed(aged: Daemon) -> None:
     assert aged.stop() == 0
     made.rename(made.with_name("forged"))
     assert operations(aged.start()) == {"unknown": LIVE, "succeeded": KEPT}
+
+
+SMALL = """
+[journal]
+segment_bytes = 65_536
+state_bytes = 1_048_576
+"""
+
+
+@pytest.mark.guarantee("R10")
+def test_a_full_state_directory_refuses_new_work_says_why_and_heals() -> None:
+    with new_service(tables=SMALL) as daemon:
+        api = daemon.start().api
+        before = api.dispatch("never", {"tag": "before", **NEVER}, "before", wait_ms=60_000).ok()
+        ballast = daemon.state / "ballast"
+        ballast.write_bytes(b"x" * 1_000_000)
+        wait_until(lambda: api.status()["state"] == "degraded", 60, "it is seen to be full")
+        answer = api.dispatch("never", {"tag": "after", **NEVER}, "after")
+        assert (answer.status, answer.code) == (429, "LimitExceeded")
+        assert "journal.state_bytes 1048576" in answer.document["detail"]
+        again = api.dispatch("never", {"tag": "before", **NEVER}, "before").ok()
+        assert again["operation_id"] == before["operation_id"]
+        taken = api.status()["journal"]["state_bytes"]
+        assert taken["used"] > 1_000_000
+        assert taken["limit"] == 1_048_576
+        ballast.unlink()
+        wait_until(lambda: api.status()["state"] == "ready", 60, "it heals by itself")
+        api.dispatch("never", {"tag": "after", **NEVER}, "after", wait_ms=60_000).ok()

@@ -67,11 +67,13 @@ def _count(place: Path) -> Stats:
 
 def _document(place: Path, found: Stats, seen: Past, finished_days: int) -> dict[str, Any]:
     from supervisor.core.standing import operation_state
+    from supervisor.occupied import occupied
 
     states = Counter(operation_state(one).value for one in seen.state.operations.values())
     return {
         "directory": str(place),
         "position": seen.position,
+        "bytes": occupied(place),
         "decisions": found.frames,
         "batches": found.batches,
         "operations": dict(states.most_common()),
