@@ -122,6 +122,10 @@ class Sightings:
     def shows(self, position: int, digest: str) -> bool:
         return digest in self._digests.get(position, ())
 
+    def stands(self, position: int) -> bool:
+        """Whether any line has this position, which must be a chosen one."""
+        return bool(self._digests[position])
+
     def decisions(self, position: int) -> int:
         """How many there were up to a position that was seen."""
         return self._decisions[position]
@@ -129,7 +133,8 @@ class Sightings:
 
 HOLDS, UNCHECKED = "holds", "not checked"
 CUT_OFF, REWRITTEN, STRANGER = "cut off", "rewritten", "another journal"
-CONTRADICTED = frozenset({CUT_OFF, REWRITTEN, STRANGER})
+GIVEN_UP = "given up"
+CONTRADICTED = frozenset({CUT_OFF, REWRITTEN, STRANGER, GIVEN_UP})
 
 
 class Judged(NamedTuple):
@@ -160,6 +165,9 @@ def judge(anchor: Anchor, seen: Sightings, tip: Tip, *, damaged: bool = False) -
             f"{seen.first or 0}); only a snapshot's digest vouches for what was before"
         )
         return Judged(anchor, UNCHECKED, why)
+    if not seen.stands(anchor.position):  # nothing but a repair leaves positions out
+        why = f"{place}: nothing stands there any more; a repair gave it up"
+        return Judged(anchor, GIVEN_UP, why)
     why = f"{place}: something else stands there; the history was rewritten up to it or before"
     return Judged(anchor, REWRITTEN, why)
 

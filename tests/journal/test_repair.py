@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from supervisor.core.record import By, JournalRepaired
+from supervisor.journal import anchor as anchors
 from supervisor.journal import repair
 from supervisor.journal.errors import JournalCorrupt, JournalIOError, JournalLocked
 from supervisor.journal.file import REAL
@@ -283,6 +284,34 @@ async def test_a_real_journal_is_repaired_told_of_and_goes_on(tmp_path):
     await journal.close()
     assert len(frames) == len(loss.proven) + 1 + 20
     assert isinstance(decode(frames[len(loss.proven)].payload)[0], JournalRepaired)
+
+
+@pytest.mark.guarantee("J5", "J6")
+async def test_anchors_hold_before_a_repair_and_contradict_what_it_gave_up(tmp_path):
+    """An accepted loss is a loss: whoever knows better from elsewhere hears of it."""
+    directory = tmp_path / "j"
+    await write(directory, 12)
+    before = anchors.newest(directory)
+    await write(directory, 28)
+    lost = anchors.newest(directory)
+    victim = sorted(directory.glob("*.jnl"))[-2]
+    content = bytearray(victim.read_bytes())
+    content[content.index(b"xxx")] ^= 1
+    victim.write_bytes(content)
+    loss = examine(directory)
+    assert loss is not None
+    assert before.position < loss.first <= lost.position <= loss.last
+    repair.repair(directory, act(loss))
+    report = verify(directory, anchors=[before])
+    assert [one.finding for one in report.anchors] == [anchors.HOLDS]
+    assert report.exit_code() == 3, "the repair's own decision is not anchored yet"
+    report = verify(directory, anchors=[before, lost])
+    assert [one.finding for one in report.anchors] == [anchors.HOLDS, anchors.GIVEN_UP]
+    assert "a repair gave it up" in describe(report)
+    assert report.exit_code() == report.exit_code(require="chain") == 4
+    await write(directory, 20)
+    after = anchors.newest(directory)
+    assert verify(directory, anchors=[before, after]).exit_code() == 0
 
 
 @pytest.mark.guarantee("J6", "J7")
