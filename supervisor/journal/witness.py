@@ -143,6 +143,10 @@ class Witness:
             )
         if self._seen.first is not None and told.position <= self._seen.first:
             return ""  # before what was read: the state it began with vouches for that
+        if not self._seen.stands(told.position):  # nothing but a repair leaves positions out
+            return (
+                f"{saw}, and a repair of the journal gave it up: what was done in it is forgotten"
+            )
         return (
             f"{saw}, and the journal has something else there: an old state was restored and "
             "written on, and what the witness saw is forgotten"

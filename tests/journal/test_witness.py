@@ -9,6 +9,7 @@ from zlib import crc32
 import pytest
 import trio
 
+from supervisor.core.record import By, JournalRepaired
 from supervisor.journal import durably
 from supervisor.journal.chain import Tip
 from supervisor.journal.codec import Line
@@ -19,6 +20,7 @@ from supervisor.journal.errors import (
     WitnessUnusable,
 )
 from supervisor.journal.log import Journal
+from supervisor.journal.repair import examine, repair
 from supervisor.journal.witness import NAME, Witness, Witnessed, decode, encode, identity
 
 SOME = Witnessed("a" * 32, 7, "b" * 64, "2026-01-02T03:04:05Z", 3, "a reason")
@@ -82,12 +84,16 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
+def files(host: Host) -> dict[str, bytes]:
+    found = (one for one in host.journal.iterdir() if one.is_file() and one.name != "LOCK")
+    return {one.name: one.read_bytes() for one in found}
+
+
 def refused(host: Host, **options: str) -> JournalRolledBack:
-    before = {one.name: one.read_bytes() for one in host.journal.iterdir() if one.name != "LOCK"}
+    before = files(host)
     with pytest.raises(JournalRolledBack) as caught:
         host.live(**options)
-    after = {one.name: one.read_bytes() for one in host.journal.iterdir() if one.name != "LOCK"}
-    assert after == before
+    assert files(host) == before
     return caught.value
 
 
@@ -117,6 +123,25 @@ def test_an_old_copy_is_refused_with_both_positions_until_it_is_accepted(host):
     assert accepted.endswith("accepted: the disk died")
     assert (host.told.generation, host.told.accepted) == (2, "the disk died")
     assert decode((host.witness / "forgotten-1.json").read_bytes()) == known
+    assert host.live() == ""
+
+
+@pytest.mark.guarantee("J6", "J10")
+def test_what_a_repair_gave_up_is_forgotten_and_that_needs_its_own_reason(host):
+    host.live(3)
+    newest = max(host.journal.glob("*.jnl"))
+    content = bytearray(newest.read_bytes())
+    content[content.index(b"[[1,1]]") + 1] ^= 1
+    newest.write_bytes(content)
+    loss = examine(host.journal)
+    assert loss is not None
+    assert loss.first <= host.told.position <= loss.last
+    repair(host.journal, JournalRepaired(1, loss.first, loss.last, By(0, 1), "disk replaced"))
+    error = refused(host)
+    assert "a repair of the journal gave it up" in str(error)
+    assert "--accept-rollback" in error.fix
+    accepted = host.live(accept="the repair of Monday")
+    assert "gave it up" in accepted
     assert host.live() == ""
 
 
