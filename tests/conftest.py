@@ -7,13 +7,14 @@ import inspect
 import pytest
 from hypothesis import settings
 
-from tests import hung, whole
+from tests import hung, measured, whole
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     parser.addoption("--long", action="store_true", help="run the long tests too")
     alike = ", ".join(sorted(whole.ALIKE))
     parser.addoption("--privileged", action="store_true", help=f"all but {alike}")
+    parser.addoption("--measured", action="store_true", help="judge branch coverage as well")
     pluginmanager.register(whole.Whole())
 
 
@@ -22,6 +23,7 @@ def pytest_configure(config: pytest.Config) -> None:
     explores = bool(config.getoption("--long"))
     settings.register_profile("repeated", derandomize=not explores, database=None, deadline=None)
     settings.load_profile("repeated")
+    measured.configure(config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -33,7 +33,7 @@ SKIPS = "import pytest\n\ndef test_nothing(): pytest.skip('not here')\n"
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A small one with the same rules: one area for anybody, and two others."""
-    for name in ("conftest.py", "hung.py", "whole.py"):
+    for name in ("conftest.py", "hung.py", "measured.py", "whole.py"):
         target = tmp_path / "tests" / name
         target.parent.mkdir(exist_ok=True)
         shutil.copy(Path(__file__).with_name(name), target)

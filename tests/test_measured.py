@@ -1,0 +1,53 @@
+"""The judge of branch coverage judges."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from tests import measured
+
+
+def finished(first: measured.Measured, exitstatus: int = 0) -> int:
+    option = SimpleNamespace(collectonly=False)
+    session = SimpleNamespace(exitstatus=exitstatus, config=SimpleNamespace(option=option))
+    first.pytest_sessionfinish(session)
+    return session.exitstatus
+
+
+def test_a_run_that_measured_nothing_fails():
+    first = measured.Measured()
+    assert finished(first) == pytest.ExitCode.TESTS_FAILED
+    assert first.report == "nothing was measured\n"
+    first.pytest_unconfigure()
+    assert not first.place.exists()
+
+
+def test_what_was_not_taken_fails_the_run_and_is_named():
+    first = measured.Measured()
+    seen = measured.measuring(first.place, ".1")
+    with seen.collect():
+        from supervisor.core import ids
+
+        ids.default_session(1)
+    seen.save()
+    assert finished(first) == pytest.ExitCode.TESTS_FAILED
+    assert "supervisor/journal/chain.py" in first.report
+    first.pytest_unconfigure()
+
+
+def test_a_red_run_is_not_judged_once_more():
+    first = measured.Measured()
+    assert finished(first, pytest.ExitCode.INTERRUPTED) == pytest.ExitCode.INTERRUPTED
+    assert not first.report
+    first.pytest_unconfigure()
+
+
+def test_only_what_is_quick_is_traced():
+    marked = SimpleNamespace(nodeid="tests/core/test_x.py::y", get_closest_marker=lambda _: 1)
+    assert not measured._is_traced(marked)
+    plain = SimpleNamespace(nodeid="tests/core/test_x.py::y", get_closest_marker=lambda _: None)
+    assert measured._is_traced(plain)
+    plain.nodeid = "tests/cli/test_x.py::y"
+    assert not measured._is_traced(plain)
