@@ -92,32 +92,6 @@ class Opened(Message):
     """An operation whose calls its client decides one by one."""
 
 
-@attrs.frozen(kw_only=True)
-class ProgramSubmitted(Message):
-    """A program that was found valid; `terms` of every handler that it can reach."""
-
-    document: Any
-    input: Any
-    terms: tuple[Terms, ...]
-    not_resumable: tuple[str, ...] = ()
-
-
-@attrs.frozen
-class ApprovalAsked(Input):
-    """Somebody who is entitled to answers."""
-
-    operation_id: OperationId
-    node: str
-    choice: str
-    comment: str
-    by: By
-
-
-@attrs.frozen
-class ApprovalsTimePassed(Input):
-    """Was anything not answered in time? Asked again until nothing is left to do."""
-
-
 @attrs.frozen
 class Ready(Input):
     """A slot is taken and a sandbox waits at its gate: may the attempt be made?"""

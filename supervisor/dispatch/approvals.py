@@ -6,7 +6,7 @@ import sys
 
 import trio
 
-from supervisor.core.step import ApprovalsTimePassed
+from supervisor.core.step_programs import ApprovalsTimePassed
 from supervisor.dispatch.engine import Engine, Unavailable
 
 # The clock is looked at again at least so often: it may have been set.

@@ -13,7 +13,6 @@ from collections.abc import Callable
 import attrs
 import trio
 
-from config.access import may_run, missing_role, missing_run, roles
 from config.load import Handler, fresh
 from config.problems import ConfigError
 from sandbox import group
@@ -34,6 +33,7 @@ from supervisor.core.ids import AttemptKey, CallId, EffectId
 from supervisor.core.record import Exit, Identity, Outcome
 from supervisor.core.step import Decision, Exited, Input, OpenGate, Ready, Withheld
 from supervisor.core.step import Lost as LostEvent
+from supervisor.dispatch.authority import authority
 from supervisor.dispatch.command import Secrets, command_of, secrets_of, spec_of
 from supervisor.dispatch.conversation import Conversation
 from supervisor.dispatch.distant import look
@@ -386,21 +386,3 @@ class Attempt:
         except Unavailable:
             spill("the end of an attempt", event)
             return None
-
-
-async def authority(
-    engine: Engine, handler: Handler, uid: int, lent: frozenset[int]
-) -> Refusal | None:
-    """Whether that user may run this handler now. Groups that the database knows are looked up
-    again; a service manager gives a process others, which only the process shows: `lent`."""
-    if uid == 0:
-        return None
-    gids = lent | await engine.groups(uid)
-    held = roles(engine.config, uid, gids)
-    if "run" not in held:
-        denial = missing_role(engine.config, "run", str(uid))
-    elif not may_run(handler.manifest, uid, gids, held):
-        denial = missing_run(handler.manifest, str(uid))
-    else:
-        return None
-    return Refusal("AuthorityRevoked", denial.detail, fix=denial.fix, needs=denial.needs)

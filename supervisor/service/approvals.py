@@ -14,7 +14,7 @@ from supervisor.core.errors import Refusal
 from supervisor.core.ids import OperationId
 from supervisor.core.program_state import Approval
 from supervisor.core.state import Operation
-from supervisor.core.step import ApprovalAsked
+from supervisor.core.step_programs import ApprovalAsked
 from supervisor.server import Response
 from supervisor.service.context import Caller, Context, Denied, json_response, problem_response
 

@@ -11,7 +11,8 @@ from supervisor.core.decide.message import evicted_refusal
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId, OperationId, SessionId, default_session
 from supervisor.core.state import Operation
-from supervisor.core.step import Message, Opened, ProgramSubmitted, Submitted
+from supervisor.core.step import Message, Opened, Submitted
+from supervisor.core.step_programs import ProgramSubmitted
 from supervisor.dispatch.command import terms_of
 from supervisor.dispatch.engine import new_id
 from supervisor.program import Program

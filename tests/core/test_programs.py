@@ -14,13 +14,8 @@ from supervisor.core.projection import project
 from supervisor.core.record import By, Outcome, Result, Terms
 from supervisor.core.standing import OperationState, operation_result, operation_state
 from supervisor.core.state import Operation, State
-from supervisor.core.step import (
-    ApprovalAsked,
-    ApprovalsTimePassed,
-    CancelAsked,
-    Decision,
-    ProgramSubmitted,
-)
+from supervisor.core.step import CancelAsked, Decision
+from supervisor.core.step_programs import ApprovalAsked, ApprovalsTimePassed, ProgramSubmitted
 from supervisor.journal.records import decode
 from tests.core.made import (
     CLIENT,

@@ -16,8 +16,6 @@ from supervisor.core.decide.onward import onward
 from supervisor.core.state import State
 from supervisor.core.step import (
     Announced,
-    ApprovalAsked,
-    ApprovalsTimePassed,
     ArtifactsAsked,
     CallAsked,
     CancelAsked,
@@ -30,7 +28,6 @@ from supervisor.core.step import (
     Input,
     Lost,
     Opened,
-    ProgramSubmitted,
     ProvenDead,
     Ready,
     ReconcileAsked,
@@ -46,6 +43,7 @@ from supervisor.core.step import (
     Withheld,
     refuse,
 )
+from supervisor.core.step_programs import ApprovalAsked, ApprovalsTimePassed, ProgramSubmitted
 
 # What is said of a call that must be there, and of an effect. Others bring ids of their own.
 _OF_CALLS = (Ready, Withheld, Exited, Lost, ProvenDead, Announced, Confirmed)

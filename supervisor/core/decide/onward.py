@@ -27,7 +27,6 @@ from supervisor.core.record import (
 from supervisor.core.standing import node_value, node_waits
 from supervisor.core.state import Call, Operation, Said, State
 from supervisor.core.step import (
-    ApprovalAsked,
     Decision,
     Directive,
     EndAttempt,
@@ -35,11 +34,11 @@ from supervisor.core.step import (
     Input,
     Launch,
     Lost,
-    ProgramSubmitted,
     Ready,
     ResumeAsked,
     Withheld,
 )
+from supervisor.core.step_programs import ApprovalAsked, ProgramSubmitted
 from supervisor.program import (
     Approve,
     Bind,

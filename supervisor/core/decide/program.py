@@ -16,13 +16,8 @@ from supervisor.core.record import (
     Record,
 )
 from supervisor.core.state import State
-from supervisor.core.step import (
-    ApprovalAsked,
-    ApprovalsTimePassed,
-    Decision,
-    ProgramSubmitted,
-    refuse,
-)
+from supervisor.core.step import Decision, refuse
+from supervisor.core.step_programs import ApprovalAsked, ApprovalsTimePassed, ProgramSubmitted
 from supervisor.program.document import REJECT
 
 
