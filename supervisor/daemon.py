@@ -27,7 +27,7 @@ from supervisor.dispatch import Engine, Unavailable, visible
 from supervisor.dispatch.approvals import expire_approvals
 from supervisor.dispatch.attempt import run_call
 from supervisor.housekeeping import housekeep
-from supervisor.journal import durably
+from supervisor.journal import blobs, durably
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Journal, JournalPoisoned
 from supervisor.notify import Notifier
@@ -80,6 +80,8 @@ def run(config: Config, *, accept_rollback: str = "") -> int:
     handlers = visible.load(config)
     witness = Keeper(config, accept_rollback, say)
     replayed = replay(config, witness.open)
+    if replayed.damage is None:  # and the journal's lock is ours
+        blobs.clear(config.state_dir / blobs.DIRECTORY)
     daemon = Daemon(config, handlers, launcher, replayed, witness, notifier, started)
     return trio.run(daemon.main, listeners)
 

@@ -1,4 +1,5 @@
-"""What goes with time: operations, tombstones and outputs that were kept long enough.
+"""What goes with time: operations, tombstones and outputs that were kept long enough, and blobs
+that no result is in any more.
 
 What goes is decided like everything else, and journaled; this only asks, now and then. The wall
 clock is believed: one that is set forward by a year makes everything a year older.
@@ -25,6 +26,8 @@ async def housekeep(engine: Engine) -> None:
         # What cannot be written down goes later.
         with contextlib.suppress(Unavailable):
             await tidy(engine)
+        with contextlib.suppress(Unavailable, OSError):
+            await engine.blobs.sweep(lambda: engine.state.blobs, engine.settled)
         before_s = time.time() - engine.config.retention.output_days * _DAY_S
         directory = engine.config.state_dir / "output"
         await trio.to_thread.run_sync(output.forget, directory, before_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from supervisor.api.approvals import approval_view
@@ -10,7 +11,7 @@ from supervisor.api.wire import time_text
 from supervisor.core.lineage import age_ms, needs_of
 from supervisor.core.moment import Moment
 from supervisor.core.program_state import ProgramState
-from supervisor.core.record import Answer, Ended, Kind, Outcome, Usage
+from supervisor.core.record import Answer, Ended, Kind, Outcome, Result, Usage
 from supervisor.core.standing import (
     call_result,
     call_state,
@@ -22,9 +23,12 @@ from supervisor.core.standing import (
 from supervisor.core.state import Attempt, Call, Continuation, Effect, Operation, Phase
 
 NS_PER_MS = 1_000_000
+# What was read from blobs, by their digest. A view shows the size of every other one.
+Values = Mapping[str, Any]
+_NONE: Values = {}
 
 
-def operation_view(operation: Operation, now: Moment) -> dict[str, Any]:
+def operation_view(operation: Operation, now: Moment, values: Values = _NONE) -> dict[str, Any]:
     budget = operation.budget
     view: dict[str, Any] = {
         "operation_id": operation.operation_id,
@@ -42,7 +46,7 @@ def operation_view(operation: Operation, now: Moment) -> dict[str, Any]:
         },
         "calls": list(operation.call_order),
         "continuations": [continuation_view(one) for one in operation.continuations],
-        "result": operation_result(operation),
+        "result": result_view(operation_result(operation), values)["result"],
         "revision": operation.revision,
         "position": operation.position,
         "created_at": time_text(operation.at),
@@ -61,7 +65,7 @@ def operation_view(operation: Operation, now: Moment) -> dict[str, Any]:
         view["program"] = _program(operation, operation.program)
     if operation.kind is Kind.DISPATCH:
         newest = operation.newest(operation.calls[operation.call_order[0]])
-        view["call"] = call_view(operation, newest, now)
+        view["call"] = call_view(operation, newest, now, values)
     return view
 
 
@@ -90,9 +94,10 @@ def _program(operation: Operation, program: ProgramState) -> dict[str, Any]:
     }
 
 
-def call_view(operation: Operation, call: Call, now: Moment) -> dict[str, Any]:
+def call_view(
+    operation: Operation, call: Call, now: Moment, values: Values = _NONE
+) -> dict[str, Any]:
     state = call_state(operation, call)
-    result = call_result(operation, call)
     shown = operation.newest(call)
     return {
         "call_id": call.call_id,
@@ -102,8 +107,7 @@ def call_view(operation: Operation, call: Call, now: Moment) -> dict[str, Any]:
         "state": state.value,
         "input": call.input,
         "timeout_ms": call.timeout_ms,
-        "result": result.value if result is not None and result.available else None,
-        "result_available": result is not None and result.available,
+        **result_view(call_result(operation, call), values),
         "replayed": shown.restored,
         "late": any(attempt.late for attempt in shown.attempts),
         "retry_of": call.retry_of,
@@ -112,7 +116,9 @@ def call_view(operation: Operation, call: Call, now: Moment) -> dict[str, Any]:
         "effects_unknown": effects_unknown(operation, call),
         "error": error_view(operation, shown, state, now),
         "attempts": [attempt_view(attempt) for attempt in call.attempts],
-        "effects": [effect_view(operation, effect, now) for effect in operation.lineage(call)],
+        "effects": [
+            effect_view(operation, effect, now, values) for effect in operation.lineage(call)
+        ],
         "created_at": time_text(call.at),
     }
 
@@ -127,11 +133,13 @@ _WHY: dict[Answer, str] = {
 }
 
 
-def asked_view(operation: Operation, request_id: str, now: Moment) -> dict[str, Any]:
+def asked_view(
+    operation: Operation, request_id: str, now: Moment, values: Values = _NONE
+) -> dict[str, Any]:
     """The call that answers a request of an open operation, and how it comes to answer."""
     asked = operation.requests[request_id]
     return {
-        **call_view(operation, operation.calls[asked.call_id], now),
+        **call_view(operation, operation.calls[asked.call_id], now, values),
         "request_id": request_id,
         "continuation": asked.continuation,
         "answer": asked.answer.value,
@@ -150,6 +158,18 @@ def continuation_view(one: Continuation) -> dict[str, Any]:
         "request_id": one.request_id or None,
         "opened": time_text(one.at),
         "ended": time_text(one.ended_at),
+    }
+
+
+def result_view(result: Result | None, values: Values = _NONE) -> dict[str, Any]:
+    """The value where it is at hand; `result_blob` says how large one in a blob is."""
+    known = result is not None and result.available
+    blob = result.blob if result is not None else None
+    value = result.value if result is not None and known else None
+    return {
+        "result": value if blob is None else values.get(blob.digest),
+        "result_available": known,
+        "result_blob": None if blob is None else {"digest": blob.digest, "bytes": blob.bytes},
     }
 
 
@@ -195,7 +215,9 @@ def usage_view(usage: Usage) -> dict[str, Any]:
     }
 
 
-def effect_view(operation: Operation, effect: Effect, now: Moment) -> dict[str, Any]:
+def effect_view(
+    operation: Operation, effect: Effect, now: Moment, values: Values = _NONE
+) -> dict[str, Any]:
     newest = effect.newest
     call = operation.calls[newest.call_id]
     declared = effect.declared
@@ -215,10 +237,7 @@ def effect_view(operation: Operation, effect: Effect, now: Moment) -> dict[str, 
         "outcome": effect.outcome.value,
         "needs": needs_of(operation, effect, now).value,
         "request": effect.request,
-        "result": effect.result.value
-        if effect.result is not None and effect.result.available
-        else None,
-        "result_available": effect.result is not None and effect.result.available,
+        **result_view(effect.result, values),
         "result_unavailable": effect.result.unavailable if effect.result is not None else None,
         "settled_by": settled_by.value if settled_by is not None else None,
         "revision": effect.revision,

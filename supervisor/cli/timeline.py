@@ -65,6 +65,8 @@ TELLING: dict[str, Callable[[Document], str]] = {
     "effect_confirmed": lambda e: f"effect {_outcome(e)}, by {escape(e.get('settled_by', '?'))}",
     "confirmation_disputed": lambda e: f"handler now says {_outcome(e)}: kept as evidence",
     "effect_resolved": lambda e: f"effect {_outcome(e)}, by operator",
+    "effect_result_lost": lambda e: f"its result is {escape(e.get('reason', '?'))}",
+    "call_result_lost": lambda e: f"its result is {escape(e.get('reason', '?'))}",
     "reconciler_started": lambda _: "the provider is asked",
     "reconciler_ended": _reconciled,
     "reconciler_death_proven": lambda _: "its reconciler proven dead",

@@ -85,6 +85,18 @@ _ROWS = (
         for_model="This action was done already, but its result was not kept. Do not do it again.",
     ),
     _code(
+        "ResultUnreadable",
+        503,
+        75,
+        "the result cannot be read just now",
+        meaning="The result is in a file of its own, and the disk, or this process, could not read "
+        "it. Nobody knows whether it is damaged, and nothing was recorded.",
+        fix="Ask again. If it stays, look at the state disk: `detail` names the file.",
+        retryable=True,
+        for_model="This action was done; its result cannot be read just now. Do not do it again: "
+        "ask again later.",
+    ),
+    _code(
         "ReconciliationRequired",
         409,
         6,

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from supervisor.core.matching import Class, class_of
-from supervisor.core.record import Kind
+from supervisor.core.record import Kind, Result
 from supervisor.core.standing import call_result, call_state
 from supervisor.core.state import Call, Effect, Operation, Said, State
 
@@ -93,9 +93,7 @@ def _entry(operation: Operation, call: Call, one: Class) -> Iterator[str]:
     yield f"- {call.terms.handler}{kind}"
     yield f"  | input {as_data(call.input)}"
     if one is Class.COMPLETED:
-        result = call_result(operation, call)
-        known = result is not None and result.available
-        yield f"  | result {as_data(result.value)}" if known and result else "  | result not kept"
+        yield f"  | result{_value(call_result(operation, call)) or ' not kept'}"
     elif one is Class.UNSETTLED:
         for effect in operation.lineage(call):
             yield f"  | effect {_effect(effect)}"
@@ -108,11 +106,19 @@ def _entry(operation: Operation, call: Call, one: Class) -> Iterator[str]:
 def _effect(effect: Effect) -> str:
     """Its name, what is known of it, and where to look."""
     outcome = effect.outcome if effect.outcome is not Said.ANNOUNCED else Said.UNKNOWN
-    known = effect.result is not None and effect.result.available
-    result = f" {as_data(effect.result.value)}" if known and effect.result else ""
+    result = _value(effect.result)
     where = effect.declared.how_to_check.replace("{effect_id}", effect.effect_id)
     look = f"; look: {as_data(where)}" if where and outcome is Said.UNKNOWN else ""
     return f"{as_data(effect.declared.name)} {outcome.value}{result}{look}"
+
+
+def _value(result: Result | None) -> str:
+    """A space and the value; the empty string when there is none."""
+    if result is None or not result.available:
+        return ""
+    if result.blob is not None:
+        return f" of {result.blob.bytes} bytes (the identical call again returns it)"
+    return f" {as_data(result.value)}"
 
 
 def as_data(value: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from typing import Any
 
 from supervisor.core.ids import CallId
 from supervisor.core.lineage import unresolved
@@ -228,12 +227,11 @@ def node_waits(operation: Operation, call_id: CallId) -> bool:
     return node_value(operation, call_id) is None
 
 
-def operation_result(operation: Operation) -> Any:
+def operation_result(operation: Operation) -> Result | None:
     """A program's `give`, a dispatch's call result."""
     if operation.program is not None:
         end = operation.program.end
-        return end.value if end is not None and end.ended is Ended.GAVE else None
+        return Result(end.value) if end is not None and end.ended is Ended.GAVE else None
     if operation.kind is not Kind.DISPATCH or not operation.call_order:
         return None
-    result = call_result(operation, operation.calls[operation.call_order[0]])
-    return result.value if result is not None and result.available else None
+    return call_result(operation, operation.calls[operation.call_order[0]])

@@ -16,6 +16,7 @@ from supervisor.core.line import Line
 from supervisor.core.program_state import ProgramState
 from supervisor.core.record import (
     Answer,
+    Blob,
     By,
     DeclaredEffect,
     Ending,
@@ -285,6 +286,12 @@ class Operation:
         roots = (self.lineages.get(call_id, ()) for call_id in self.call_order)
         return (self.effects[one] for lineage in roots for one in lineage)
 
+    def blobs(self) -> Iterator[Blob]:
+        """The blob of each result that is in one; one that several name comes several times."""
+        for one in (*self.calls.values(), *self.effects.values()):
+            if one.result is not None and one.result.blob is not None:
+                yield one.result.blob
+
     def newest(self, call: Call) -> Call:
         """The last call of the chain that retries this one."""
         while call.retried_by is not None:
@@ -374,6 +381,8 @@ class State:
     # been about for longest comes first.
     finished: Line = attrs.field(factory=Line)
     interrupted: Line = attrs.field(factory=Line)
+    # How many results of kept calls and effects are in each blob, by its digest.
+    blobs: Map[str, int] = attrs.field(factory=Map[str, int])
     # What is left of evicted ones, in the order in which they went.
     tombstones: Map[OperationId, Tombstone] = attrs.field(factory=Map[OperationId, Tombstone])
     buried: Line = attrs.field(factory=Line)

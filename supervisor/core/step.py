@@ -288,6 +288,15 @@ class ResolveAsked(Input):
 
 
 @attrs.frozen
+class BlobLost(Input):
+    """A blob that results of the operation are kept in is `missing` or `damaged`."""
+
+    operation_id: OperationId
+    digest: str
+    reason: str
+
+
+@attrs.frozen
 class TimePassed(Input):
     """Is anything kept too long? Asked again until nothing is left to do."""
 

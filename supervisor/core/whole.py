@@ -9,6 +9,7 @@ is not in it a second time: indexes are made again, by the rules that made them.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar, cast
@@ -44,6 +45,7 @@ DERIVED = (
     "newest_open",
     "approvals",
     "unfinished",
+    "blobs",
     "finished",
     "interrupted",
     "buried",
@@ -238,6 +240,7 @@ def _indexed(head: Head, kept: list[Kept], tombstones: list[Tombstone]) -> State
         ),
         approvals=Map(_approvals(operations)),
         unfinished=Map(unfinished),
+        blobs=Map(Counter(blob.digest for one in operations for blob in one.blobs())),
         finished=line_of(_places(waiting, Waits.EVICTION), head.next_finished),
         interrupted=line_of(_places(waiting, Waits.ABANDONMENT), head.next_interrupted),
         tombstones=Map((one.operation_id, one) for one in tombstones),

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import attrs
 import trio
 
 from sandbox import scarce
@@ -18,6 +19,7 @@ from sandbox.output import BoundedOutput
 from sandbox.slot import Sandbox
 from supervisor import channel
 from supervisor.core.checkpoint import canonical_digest
+from supervisor.core.decide.results import next_known_result
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import AttemptKey, EffectId
 from supervisor.core.record import Result, Settler
@@ -30,6 +32,7 @@ from supervisor.core.step import (
     SayRecorded,
 )
 from supervisor.dispatch import output
+from supervisor.dispatch.blobs import Value
 from supervisor.dispatch.engine import Engine, Unavailable, new_id, spill
 from supervisor.dispatch.flow import Pace, Quota
 
@@ -259,6 +262,7 @@ class Conversation:
             closed,
         )
         try:
+            at_hand = await self._value_at_hand()
             await self._engine.make_room()
             decision = await self._engine.commit(event)
         except Unavailable as unavailable:
@@ -266,7 +270,20 @@ class Conversation:
             await self._say(channel.refused(unavailable.refusal))
             return
         for directive in decision.directives:
-            await self._follow(directive)
+            await self._follow(_with_value(directive, at_hand))
+
+    async def _value_at_hand(self) -> Value | None:
+        """What the next ordinal's recorded answer has in a blob: read before it is promised. One
+        that is lost is recorded as that here, and is no answer any more."""
+        engine = self._engine
+        if self._key.call_id not in engine.state.calls:
+            return None
+        operation = engine.state.operation_of(self._key.call_id)
+        result = next_known_result(operation, self._key)
+        if result is None or result.blob is None:
+            return None
+        found = await engine.value_of(operation.operation_id, result.blob)
+        return found if isinstance(found, Value) else None
 
     async def _follow(self, directive: object) -> None:
         match directive:
@@ -353,3 +370,9 @@ class Conversation:
                 await scarce.in_thread(
                     output.keep, directory, key.call_id, key.attempt, streams, self._secrets
                 )
+
+
+def _with_value(directive: object, at_hand: Value | None) -> object:
+    if at_hand is None or not isinstance(directive, AnswerApplied):
+        return directive
+    return attrs.evolve(directive, result=Result(at_hand.value))

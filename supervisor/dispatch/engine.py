@@ -25,12 +25,14 @@ from sandbox.census import boot_id
 from sandbox.client import Launcher
 from sandbox.spec import Missing
 from supervisor.core.decide import decide
+from supervisor.core.decide.results import given
 from supervisor.core.errors import Refusal
 from supervisor.core.evolve import fold
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId
 from supervisor.core.moment import Moment
 from supervisor.core.record import (
     AttemptEnded,
+    Blob,
     EffectConfirmed,
     EffectResolved,
     ReconcilerEnded,
@@ -40,10 +42,12 @@ from supervisor.core.record import (
 from supervisor.core.reserve import reserve_bytes
 from supervisor.core.state import State
 from supervisor.core.step import (
+    BlobLost,
     CallAsked,
     ContinueAsked,
     Decision,
     EndAttempt,
+    Exited,
     Input,
     Launch,
     Message,
@@ -51,7 +55,10 @@ from supervisor.core.step import (
     SessionAsked,
 )
 from supervisor.dispatch import visible
+from supervisor.dispatch.blobs import Blobs, Value
 from supervisor.dispatch.events import Events
+from supervisor.journal.blobs import Loss
+from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Journal, JournalFull, JournalPoisoned
 from supervisor.journal.records import encode
 
@@ -128,6 +135,7 @@ class Engine:
         """The bytes of disk that the state directory takes."""
         self.full: Callable[[], str | None] = lambda: None
         """Why that is too much for new work; None while it is not."""
+        self.blobs = Blobs(config.state_dir)
         self.slots = Slots(config.max_running_attempts)
         self.live: dict[AttemptKey, Live] = {}
         self.unkillable: dict[AttemptKey | EffectId, str] = {}  # a reconciler by its effect
@@ -157,6 +165,7 @@ class Engine:
         are too. Raises Unavailable when the journal cannot take it (nothing happened), or
         failed while it was being written (nobody knows).
         """
+        event = await self._set_apart(event)
         decision = decide(self.state, event)
         if decision.records:
             if isinstance(event, _NEW_WORK) and (why := self.full()) is not None:
@@ -173,6 +182,20 @@ class Engine:
             elif isinstance(directive, EndAttempt):
                 self.stop_attempt(AttemptKey(directive.call_id, directive.attempt), "cancel")
         return decision
+
+    async def _set_apart(self, event: Input) -> Input:
+        """The event with a large result in its blob. What was said counts, whoever gives up
+        waiting for it; between this and the decision nothing else happens."""
+        result = given(self.state, event)
+        if result is None:
+            return event
+        with trio.CancelScope(shield=True):
+            kept = await self.blobs.keep(result)
+        if kept is result:
+            return event
+        if isinstance(event, Exited):
+            return attrs.evolve(event, value=kept)
+        return attrs.evolve(event, result=kept)  # type: ignore[call-arg]  # `given` knows which have one
 
     async def make_room(self, size: int = _TYPICAL_FRAME) -> None:
         """Back-pressure for new work: wait while the queue is long or a segment is made."""
@@ -232,6 +255,21 @@ class Engine:
         """Wait until everything that is decided is durable: reads answer from then on."""
         with trio.CancelScope(shield=True):
             await self._durable(self.state.position)
+
+    async def value_of(self, operation_id: OperationId, blob: Blob) -> Value | Loss:
+        """What is in a blob that results of the operation name. That it is lost is recorded
+        before this returns, where records are taken.
+
+        Raises Unavailable when it cannot be read just now, and nothing is known.
+        """
+        try:
+            found = await self.blobs.load(blob)
+        except OSError as error:
+            detail = f"{self.blobs.directory / blob.digest}: {error.strerror}"
+            raise Unavailable(Refusal("ResultUnreadable", detail)) from error
+        if isinstance(found, Loss) and not isinstance(self.journal, DamagedJournal):
+            await self.commit(BlobLost(self.now(), operation_id, blob.digest, found.value))
+        return found
 
     # --- doing ------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 from supervisor.api import routes
-from supervisor.api.views import call_view
+from supervisor.api.views import call_view, result_view
 from supervisor.core.access import Verb
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId
@@ -21,7 +21,9 @@ async def get_call(context: Context, command: routes.GetCall, caller: Caller) ->
     operation, _ = context.call(command.call_id, caller)
     await context.call_final(operation.operation_id, CallId(command.call_id), command.wait_ms)
     operation, call = context.call(command.call_id, caller)
-    document = call_view(operation, call, context.engine.now())
+    values = await context.values(operation, call_result(operation, call))
+    operation, call = context.call(command.call_id, caller)
+    document = call_view(operation, call, context.engine.now(), values)
     live = context.engine.live
     progress = next(
         (one.progress for key, one in live.items() if key.call_id == call.call_id), None
@@ -35,15 +37,19 @@ async def get_call(context: Context, command: routes.GetCall, caller: Caller) ->
 async def get_result(context: Context, command: routes.GetResult, caller: Caller) -> Response:
     await context.read()
     operation, call = context.call(command.call_id, caller)
-    state = call_state(operation, call)
-    result = call_result(operation, call)
+    values = await context.values(operation, call_result(operation, call))
+    operation, call = context.call(command.call_id, caller)
+    state, result = call_state(operation, call), call_result(operation, call)
     if state is not CallState.SUCCEEDED or result is None:
         detail = f"{command.call_id} is {state.value} and has no result"
         raise Denied(Refusal("NotFound", detail, fix="Look at the call: it says why."))
     if not result.available:
         detail = f"the result of {command.call_id} is not available: {result.unavailable}"
         raise Denied(Refusal("EffectResultUnavailable", detail, call_id=call.call_id))
-    return json_response(200, result.value)
+    if result.blob is not None and result.blob.digest not in values:  # nothing can be recorded
+        detail = f"the result of {command.call_id} is lost, and the journal is read-only"
+        raise Denied(Refusal("EffectResultUnavailable", detail, call_id=call.call_id))
+    return json_response(200, result_view(result, values)["result"])
 
 
 async def get_output(context: Context, command: routes.GetOutput, caller: Caller) -> Response:

@@ -13,7 +13,7 @@ from config.access import Denial, may_run, missing_role, missing_run
 from config.load import Handler, fresh
 from config.schema import Role
 from sandbox.spec import SandboxUnavailable
-from supervisor.api.views import operation_view
+from supervisor.api.views import Values, operation_view
 from supervisor.api.wire import JSON, PROBLEM, dumps, problem
 from supervisor.core.access import Verb
 from supervisor.core.access import missing_role as core_missing_role
@@ -21,12 +21,13 @@ from supervisor.core.decide.message import expired
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId, EffectId, OperationId, SessionId, default_session
 from supervisor.core.matching import Class, class_of
-from supervisor.core.record import By
-from supervisor.core.standing import FINAL, operation_state
+from supervisor.core.record import By, Result
+from supervisor.core.standing import FINAL, operation_result, operation_state
 from supervisor.core.state import Call, Effect, Operation
 from supervisor.core.step import Decision
 from supervisor.dispatch import Engine
 from supervisor.dispatch.distant import look
+from supervisor.journal.blobs import Loss
 from supervisor.server import Peer, Response
 
 # Of their own: look-ups that hang must not take the threads that others wait for.
@@ -232,13 +233,25 @@ class Context:
             raise Denied(expired(operation_id))
         return operation
 
+    async def values(self, operation: Operation, result: Result | None) -> Values:
+        """What a view of the result needs: its value, where that is in a blob and is whole."""
+        if result is None or result.blob is None:
+            return {}
+        found = await self.engine.value_of(operation.operation_id, result.blob)
+        return {} if isinstance(found, Loss) else {result.blob.digest: found.value}
+
+    async def shown(self, operation_id: OperationId) -> dict[str, Any]:
+        """The operation with its result, as it is now."""
+        operation = self.kept(operation_id)
+        values = await self.values(operation, operation_result(operation))
+        return operation_view(self.kept(operation_id), self.engine.now(), values)
+
     async def acted(self, decision: Decision, operation_id: str, wait_ms: int = 0) -> Response:
         """The operation as it is now, after a request about it was decided."""
         if decision.refusal is not None:
             return problem_response(decision.refusal)
         final = await self.final(OperationId(operation_id), wait_ms)
-        operation = self.kept(OperationId(operation_id))
-        document = operation_view(operation, self.engine.now())
+        document = await self.shown(OperationId(operation_id))
         if final or decision.repeated:
             return json_response(200, document)
         headers = {"location": f"/v1/operations/{operation_id}", "retry-after": "1"}

@@ -27,7 +27,9 @@ async def list_effects(context: Context, command: routes.ListEffects, caller: Ca
 async def get_effect(context: Context, command: routes.GetEffect, caller: Caller) -> Response:
     await context.read()
     operation, effect = context.effect(command.effect_id, caller)
-    return json_response(200, effect_view(operation, effect, context.engine.now()))
+    values = await context.values(operation, effect.result)
+    operation, effect = context.effect(command.effect_id, caller)
+    return json_response(200, effect_view(operation, effect, context.engine.now(), values))
 
 
 async def reconcile_effect(context: Context, command: routes.Reconcile, caller: Caller) -> Response:

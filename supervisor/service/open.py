@@ -11,6 +11,7 @@ from supervisor.core.access import Verb
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId
 from supervisor.core.note import note
+from supervisor.core.standing import call_result
 from supervisor.core.state import Operation
 from supervisor.core.step import CallAsked, ContinueAsked, EndAsked
 from supervisor.dispatch.command import terms_of
@@ -31,8 +32,10 @@ async def call(context: Context, command: asked.AskCall, caller: Caller) -> Resp
         return problem_response(decision.refusal)
     call_id = context.kept(one).requests[command.request_id].call_id
     final = await context.call_final(one, call_id, command.wait_ms)
+    operation = context.kept(one)
+    values = await context.values(operation, call_result(operation, operation.calls[call_id]))
     operation, now = context.kept(one), context.engine.now()
-    answer = asked_view(operation, command.request_id, now)
+    answer = asked_view(operation, command.request_id, now, values)
     document = {**operation_view(operation, now), "call": answer}
     if final or decision.repeated:
         return json_response(200, document)

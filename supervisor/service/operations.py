@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from supervisor.api import listing, routes
 from supervisor.api.recovery_view import recovery_view
-from supervisor.api.views import operation_view
 from supervisor.core.access import Verb
 from supervisor.core.checkpoint import canonical_digest, checkpoint
 from supervisor.core.errors import Refusal
@@ -35,7 +34,7 @@ async def get_operation(context: Context, command: routes.GetOperation, caller: 
     operation = context.operation(command.operation_id, caller)
     await context.final(operation.operation_id, command.wait_ms)
     operation = context.operation(command.operation_id, caller)
-    return json_response(200, operation_view(operation, context.engine.now()))
+    return json_response(200, await context.shown(operation.operation_id))
 
 
 async def get_recovery(context: Context, command: routes.GetRecovery, caller: Caller) -> Response:

@@ -127,7 +127,7 @@ def test_a_node_begins_in_the_frame_that_ends_the_one_before(core: Programs) -> 
     last = core.finish("second", "sent")
     assert kinds(last)[-1] == "ProgramEnded"
     assert core.standing is OperationState.SUCCEEDED
-    assert operation_result(core.program) == ["ch_1", "sent"]
+    assert operation_result(core.program) == Result(["ch_1", "sent"])
 
 
 @pytest.mark.guarantee("R8")
@@ -224,7 +224,7 @@ def test_finished_branches_come_back_without_new_calls(core: Programs) -> None:
     core.resume(core.of("both.a.y"))
     core.finish("both.a.y", "ay")
     assert core.program.call_order == before
-    assert operation_result(core.program) == {"a": "ay", "b": "bx"}
+    assert operation_result(core.program) == Result({"a": "ay", "b": "bx"})
 
 
 @pytest.mark.guarantee("P5")

@@ -10,13 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from supervisor.core.decide import attempt, effect, message, operation, program, retention, settle
+from supervisor.core.decide import (
+    attempt,
+    effect,
+    message,
+    operation,
+    program,
+    results,
+    retention,
+    settle,
+)
 from supervisor.core.decide import open as open_
 from supervisor.core.decide.onward import onward
 from supervisor.core.state import State
 from supervisor.core.step import (
     Announced,
     ArtifactsAsked,
+    BlobLost,
     CallAsked,
     CancelAsked,
     Confirmed,
@@ -53,7 +63,7 @@ _OF_EFFECTS = (
 )
 _OF_OPERATIONS = (
     *(CancelAsked, ResumeAsked, ExtendAsked, ArtifactsAsked),
-    *(CallAsked, ContinueAsked, EndAsked),
+    *(CallAsked, ContinueAsked, EndAsked, BlobLost),
 )
 
 _DECIDERS: dict[type[Input], Callable[[State, Any], Decision]] = {
@@ -83,6 +93,7 @@ _DECIDERS: dict[type[Input], Callable[[State, Any], Decision]] = {
     ReconcilerAnswered: settle.reconciler_answered,
     ReconcilerProvenDead: settle.reconciler_proven_dead,
     ResolveAsked: settle.resolve_asked,
+    BlobLost: results.blob_lost,
     TimePassed: retention.time_passed,
 }
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from immutables import Map
+
 from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.ids import CallId, EffectId
+from supervisor.core.record import Result
 from supervisor.core.state import Call, Effect, Operation, Said, State
 
 
@@ -20,22 +23,39 @@ def no_approval(state: State, operation: Operation) -> State:
 
 
 def put_call(state: State, operation: Operation, call: Call) -> State:
-    """Store the call; `moving` holds those with a live attempt or a place in the queue."""
+    """Store the call; `moving` holds those with a live attempt or a place in the queue, and
+    `blobs` counts what names each blob."""
     moving = state.moving
     if call.queued is not None or call.live is not None:
         moving = moving.set(call.call_id, operation.operation_id)
     elif call.call_id in moving:
         moving = moving.delete(call.call_id)
+    before = operation.calls.get(call.call_id)
+    blobs = recounted(state.blobs, before.result if before is not None else None, call.result)
     operation = changed(operation, calls=operation.calls.set(call.call_id, call))
-    return changed(put(state, operation), moving=moving)
+    return changed(put(state, operation), moving=moving, blobs=blobs)
 
 
 def put_effect(state: State, operation: Operation, effect: Effect) -> State:
     """Store the effect; `leaves` counts the tries that have leave and no confirmation."""
     before = operation.effects.get(effect.effect_id)
     delta = _leaves(effect) - (_leaves(before) if before is not None else 0)
+    blobs = recounted(state.blobs, before.result if before is not None else None, effect.result)
     operation = changed(operation, effects=operation.effects.set(effect.effect_id, effect))
-    return changed(put(state, operation), leaves=state.leaves + delta)
+    return changed(put(state, operation), leaves=state.leaves + delta, blobs=blobs)
+
+
+def recounted(blobs: Map[str, int], before: Result | None, after: Result | None) -> Map[str, int]:
+    """How many results each blob is named by, when one result became another."""
+    if before is after:
+        return blobs
+    if before is not None and before.blob is not None:
+        left = blobs[before.blob.digest] - 1
+        digest = before.blob.digest
+        blobs = blobs.set(digest, left) if left else blobs.delete(digest)
+    if after is not None and after.blob is not None:
+        blobs = blobs.set(after.blob.digest, blobs.get(after.blob.digest, 0) + 1)
+    return blobs
 
 
 def _leaves(effect: Effect) -> int:

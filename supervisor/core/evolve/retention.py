@@ -6,8 +6,14 @@ from __future__ import annotations
 from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import open as open_
-from supervisor.core.evolve.put import put
-from supervisor.core.record import Ending, OperationAbandoned, OperationEvicted, TombstoneExpired
+from supervisor.core.evolve.put import put, recounted
+from supervisor.core.record import (
+    Ending,
+    OperationAbandoned,
+    OperationEvicted,
+    Result,
+    TombstoneExpired,
+)
 from supervisor.core.standing import Waits, waits_for
 from supervisor.core.state import Operation, State, Tombstone
 
@@ -42,6 +48,9 @@ def evicted(state: State, operation: Operation, record: OperationEvicted) -> Sta
         del calls[call_id]
     for effect_id in operation.effects:
         del effects[effect_id]
+    blobs = state.blobs
+    for blob in operation.blobs():
+        blobs = recounted(blobs, Result(blob=blob), None)
     tombstone = Tombstone(
         operation_id=one,
         session_id=operation.session_id,
@@ -55,6 +64,7 @@ def evicted(state: State, operation: Operation, record: OperationEvicted) -> Sta
         operations=state.operations.delete(one),
         calls=calls.finish(),
         effects=effects.finish(),
+        blobs=blobs,
         finished=state.finished.left(one),
         tombstones=state.tombstones.set(one, tombstone),
         buried=state.buried.joined(one),

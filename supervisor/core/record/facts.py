@@ -369,3 +369,19 @@ class EffectResolved(OperationRecord):
     evidence: str
     by: By
     result: Result | None = None
+
+
+@attrs.frozen
+class CallResultLost(OperationRecord):
+    """The blob of what the call gave is `missing` or `damaged`: nobody has the value any more."""
+
+    call_id: CallId
+    reason: str
+
+
+@attrs.frozen
+class EffectResultLost(OperationRecord):
+    """The same of what the effect returned; who knows it may supply it, once."""
+
+    effect_id: EffectId
+    reason: str

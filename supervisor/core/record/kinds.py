@@ -18,6 +18,7 @@ from supervisor.core.record.facts import (
     CallQueued,
     CallRefused,
     CallRestored,
+    CallResultLost,
     CancelRequested,
     ConfirmationDisputed,
     ContinuationEnded,
@@ -29,6 +30,7 @@ from supervisor.core.record.facts import (
     EffectAnswered,
     EffectConfirmed,
     EffectResolved,
+    EffectResultLost,
     JournalRepaired,
     OperationAbandoned,
     OperationAccepted,
@@ -97,6 +99,8 @@ KINDS: Mapping[str, type[Record]] = {
         ReconcilerEnded,
         ReconcilerDeathProven,
         EffectResolved,
+        CallResultLost,
+        EffectResultLost,
     )
 }
 KIND_OF: Mapping[type[Record], str] = {cls: kind for kind, cls in KINDS.items()}

@@ -104,11 +104,22 @@ class Identity:
 
 
 @attrs.frozen
+class Blob:
+    """A value in a file of its own: `digest` (SHA-256, hex) of its JSON, and how many bytes that
+    has."""
+
+    digest: str
+    bytes: int
+
+
+@attrs.frozen
 class Result:
-    """A value, or why there is none: too_large, not_json, no_space, expired, damaged, missing."""
+    """A value, here or in a blob, or why there is none: too_large, not_json, no_space, expired,
+    damaged, missing."""
 
     value: Any = None
     unavailable: str | None = None
+    blob: Blob | None = None
 
     @property
     def available(self) -> bool:

@@ -1,10 +1,11 @@
 """A handler for tests: it does in the world what its input says, and tells the daemon.
 
 input: {"tag": T, "effects": [NAME, ...], "meet": [POINT, ...], "tree": N, "deaf": bool,
-"fails": [NAME], "note": bool, "exit": N}, all of it optional. For each effect it passes the
-world's points, as far as `meet` names them:
+"fails": [NAME], "note": bool, "pad": N, "exit": N}, all of it optional. For each effect it
+passes the world's points, as far as `meet` names them:
 `T before NAME` (nothing announced yet), `T leave NAME` (leave was given, nothing made yet),
 always `T made NAME` (made, not confirmed), `T told NAME` (confirmed), and `T end`.
+With `pad` every result has so many bytes more.
 With `note` the world is told of each effect that the daemon recorded.
 A name in `fails` is a provider that says no: confirmed as not applied. `tree` makes so many
 double-forked grandchildren in sessions of their own that ignore every signal they can; `deaf`
@@ -60,6 +61,7 @@ class Handler:
         self.given = given
         self.tag = given.get("tag", "")
         self.made = {}
+        self.padding = {"pad": "x" * given["pad"]} if "pad" in given else {}
 
     def meet(self, point):
         if point in self.given.get("meet", ()):
@@ -90,7 +92,8 @@ class Handler:
         if name in self.given.get("fails", ()):
             said = {"outcome": "not_applied", "reason": "the provider said no"}
         else:
-            said = {"outcome": "applied", "result": self.make(name, leave["effect_id"])}
+            made = self.make(name, leave["effect_id"])
+            said = {"outcome": "applied", "result": {**made, **self.padding}}
         say(channel, type="confirm", ordinal=leave["ordinal"], **said)
         assert json.loads(channel.readline())["type"] == "recorded"
         if self.given.get("note"):
@@ -111,7 +114,7 @@ class Handler:
                 for name in self.given.get("effects", ()):
                     self.announced(channel, name)
         self.meet("end")
-        print(json.dumps(self.made))
+        print(json.dumps({**self.made, **self.padding}))
         return self.given.get("exit", 0)
 
 
