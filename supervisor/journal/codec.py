@@ -43,10 +43,8 @@ LINE_MIN = 8 + 6 + 1 + 1 + 32 + 5 + 2 + 2
 _NUMBER = rb"(0|[1-9][0-9]{0,18})"
 _HEAD = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{6}) %b %b ([0-9a-f]{32}) " % (_NUMBER, _NUMBER))
 _ENDING = TERMINATOR + FILLER
-# Of a plain decision's line: its numbers, and how it ends. Both are shorter in practice.
-_HEAD_MOST = 8 + 6 + 19 + 19 + 32 + 6
-_PLAIN, _LENGTH = re.compile(rb"0|[1-9][0-9]{0,18}"), re.compile(rb"[0-9a-f]{6}")
-_PLAIN_ENDING = b"]" + _ENDING
+# How a plain decision's line begins and ends: checksum, length, position, watermark, link.
+_FRONT, _PLAIN_END = b"%08x %06x %d %d %b [", b"]" + TERMINATOR
 _new: Any = cast("Any", tuple).__new__
 
 
@@ -115,44 +113,47 @@ def parse(buf: bytes, start: int, limit: int) -> Line | None:
 
 
 class Run(NamedTuple):
-    """Lines that simply follow one another: how many, and what `Line` would say of the last."""
+    """Decisions that simply follow one another: how many, their bytes, and the last one's
+    position, watermark, end and digest."""
 
-    count: int
+    lines: int
+    bytes: int
+    position: int
     durable: int
     end: int
     digest: str
 
 
-def run_of(
-    buf: bytes, start: int, limit: int, position: int, digest: str, durable: int, most: int
-) -> Run:
-    """The decisions from `start` on that follow the line of this position and digest, at most so
-    many: as `parse` reads them, in half the time, while nothing about them is unusual.
+def run_of(buf: bytes, limit: int, align: int, last: Run, most: int) -> Run:
+    """The decisions that follow the `last` line, at most so many: as `parse` reads them, in half
+    the time, while nothing about them is unusual.
 
-    It ends before the first line that is anything else. That may be damage, padding, a line of
-    the journal's own, a decision beside others in its sector, or the end.
+    It ends before the first line that is anything else: damaged, the journal's own, or no line.
+    Each line is compared with what a writer would have put at its front, whose watermark is the
+    last one's, or the last position's when that was a commit of its own.
     """
-    count, seen = 0, b"%d" % durable
-    while count < most:
-        fields = buf[start : start + _HEAD_MOST].split(b" ", 5)
-        if len(fields) != 6 or fields[5][:1] != b"[" or fields[2] != b"%d" % (position + 1):
-            break
-        crc, length, _, attested, previous, _ = fields
-        if attested != seen:
-            if _PLAIN.fullmatch(attested) is None:
+    _, size, position, durable, end, digest = last
+    lines, linked = 0, digest[:32].encode()
+    while lines < most:
+        start = end
+        if buf[start : start + 1] == FILLER:
+            start = aligned(end, align)
+            if not is_filler(buf, end, start):
                 break
-            seen = attested
-        if _LENGTH.fullmatch(length) is None or previous != digest[:32].encode():
-            break
-        stop = start + 16 + int(length, 16)
-        line = buf[start : stop + 2]
-        if stop + 3 > limit or buf[stop - 1 : stop + 3] != _PLAIN_ENDING:
-            break
-        if crc != b"%08x" % crc32(line[9:-2]):
+        stop = buf.find(FILLER, start, limit)
+        line = buf[start:stop]
+        front = crc32(line[9:-2]), stop - start - 18, position + 1
+        if not line.startswith(_FRONT % (*front, durable, linked)):
+            if not line.startswith(_FRONT % (*front, position, linked)):
+                break
+            durable = position
+        if line[-3:] != _PLAIN_END:
             break
         digest = sha256(line).hexdigest()
-        start, position, count = stop + 3, position + 1, count + 1
-    return Run(count, int(seen), start, digest)
+        linked = digest[:32].encode()
+        size += stop + 1 - start
+        end, position, lines = stop + 1, position + 1, lines + 1
+    return Run(lines, size, position, durable, end, digest)
 
 
 def _first_missing(buf: bytes, stop: int) -> int:

@@ -111,9 +111,10 @@ class Reader:
         self._done = 0
         self._times = 0
 
-    def walker(self, emit: Emit) -> Walker:
+    def walker(self, emit: Emit, wanted: Iterable[int] | None = None) -> Walker:
         """From the oldest segment from which on none is missing; a missing one that no
-        whole snapshot covers raises JournalCorrupt. JournalTooNew as well.
+        whole snapshot covers raises JournalCorrupt. JournalTooNew as well. `wanted` as a
+        Walker's.
 
         Damaged snapshots are no damage to the chain, and become blemishes.
         """
@@ -121,7 +122,8 @@ class Reader:
         covered = max((one.point.number for one in found.whole), default=1)
         since = min(unbroken_since(self.names), covered)
         segments = segments_among(self.names, since)
-        walker = Walker(segments, self.load, emit, self.again, [known(one) for one in found.whole])
+        vouched = [known(one) for one in found.whole]
+        walker = Walker(segments, self.load, emit, self.again, vouched, wanted=wanted)
         walker.tip.blemishes += [f"{name}: {why}" for name, why in found.bad.items()]
         return walker
 

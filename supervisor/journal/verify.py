@@ -95,7 +95,7 @@ class _Check:
     def run(self, directory: Path, progress: Progress) -> None:
         try:
             reader = Reader(directory, progress)
-            walker = reader.walker(self._emit)
+            walker = reader.walker(self._emit, [one.position for one in self.anchors])
             if not walker.segments:
                 self.problem = f"{directory} holds no journal"
             self.tip, self.segments = walker.tip, walker.segments

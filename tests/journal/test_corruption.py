@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from supervisor.journal.chain import Walker, segments_among
+from supervisor.journal.chain import Emit, Walker, segments_among
 from supervisor.journal.codec import SECTOR, encode, parse
 from supervisor.journal.errors import JournalCorrupt, JournalTooNew
 from tests.journal.driver import Driver
@@ -31,14 +31,25 @@ def small_journal(align: int, *, mark: bool, size: int = 2048) -> tuple[dict[str
 
 
 class Reading:
-    """What a walk over these files gives: the payloads, and the verdict."""
+    """What a walk over these files gives: the payloads, and the verdict. One that skims, as
+    `verify` does, must say the same."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self.payloads: list[bytes] = []
         self.report = None
         self.blemishes: list[str] = []
+        seen = self._walk(files, self._emit, None)
+        skimmed: list[int] = []
+        wanted = [5, len(self.payloads) // 2, len(self.payloads)]
+        told = self._walk(files, lambda _name, _offset, line: skimmed.append(line.position), wanted)
+        assert told == seen
+        assert set(skimmed) >= {one for one in wanted if one <= len(self.payloads)} - {0}
+
+    def _walk(self, files: Mapping[str, bytes], emit: Emit, wanted: list[int] | None) -> object:
+        self.report, self.blemishes, tip = None, [], None
         try:
-            walker = Walker(segments_among(files), files.__getitem__, self._emit)
+            walker = Walker(segments_among(files), files.__getitem__, emit, wanted=wanted)
+            tip = walker.tip
             walked = walker.run()
             self.blemishes = walked.tip.blemishes
             self.verdict = "torn-tail" if walked.tail.torn else "clean"
@@ -48,6 +59,7 @@ class Reading:
             self.verdict, self.report = "refused", error.report
         except JournalTooNew:
             self.verdict = "too new"
+        return self.verdict, self.report, tip
 
     def _emit(self, _name, _offset, line) -> None:
         if line.payload.startswith(b"["):
