@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from supervisor.core.standing import effects_applied, effects_unknown
+from supervisor.core.standing import effects_applied, effects_unknown, settled_from_outside
 from supervisor.core.state import Call, Operation
 
 
@@ -60,7 +60,7 @@ def match(operation: Operation, n: int, handler: str, input_digest: str) -> Matc
     completed = [
         root
         for root, stands in standing
-        if stands is Class.COMPLETED and _before(root, n) and root.answered_in != n
+        if stands is Class.COMPLETED and _answers(operation, root, n)
     ]
     for found, stands in (
         (unsettled, Class.UNSETTLED),
@@ -90,6 +90,13 @@ def _same(operation: Operation, handler: str, input_digest: str) -> Iterator[Cal
 def _before(root: Call, n: int) -> bool:
     assert root.continuation is not None
     return root.continuation < n
+
+
+def _answers(operation: Operation, root: Call, n: int) -> bool:
+    """Once in each later continuation; and once to whoever was told that it is unknown, when
+    somebody has found out since that it was done."""
+    found_out = settled_from_outside(operation, operation.newest(root))
+    return root.answered_in != n and (_before(root, n) or found_out)
 
 
 def _joins(operation: Operation, root: Call, n: int) -> bool:

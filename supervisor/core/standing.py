@@ -85,12 +85,12 @@ def _ended_as(operation: Operation, call: Call) -> CallState:
     # Cut off by a stop of the daemon, or held back by a check: not the handler's failure.
     if last.outcome in {Outcome.CANCELLED, Outcome.NOT_STARTED} and last.code is not None:
         return CallState.INTERRUPTED
-    if _settled_from_outside(operation, call):
+    if settled_from_outside(operation, call):
         return CallState.INTERRUPTED
     return CallState.CANCELLED if last.outcome is Outcome.CANCELLED else CallState.FAILED
 
 
-def _settled_from_outside(operation: Operation, call: Call) -> bool:
+def settled_from_outside(operation: Operation, call: Call) -> bool:
     """Somebody else found out that it was applied: a resume can hand that back."""
     return any(
         e.outcome is Said.APPLIED and e.settled_by in {Settler.OPERATOR, Settler.RECONCILER}

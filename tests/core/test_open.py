@@ -269,6 +269,25 @@ def test_a_settled_write_is_restored_and_one_that_did_not_happen_is_retried():
     del not_applied
 
 
+@pytest.mark.guarantee("A4", "A6")
+@pytest.mark.parametrize("again", [False, True])
+def test_what_was_found_out_since_answers_once_whoever_was_told_that_it_is_unknown(again):
+    """It exited 0 without a word, so it is completed as soon as somebody knows that it was done."""
+    agent = Agent()
+    call_id = agent.running(KEYED)
+    agent.exit(call_id)
+    if again:
+        call_id = agent.called(KEYED).call_id
+        agent.ready(call_id)
+        agent.announce(call_id)
+        agent.exit(call_id)
+    agent.resolve(call_id, applied=True, result=Result("seen"))
+    assert class_of(agent.operation_, agent.call(call_id)) is Class.COMPLETED
+    answered = agent.called(KEYED)
+    assert (answered.call_id, answered.answer) == (call_id, Answer.REPLAYED)
+    assert agent.called(KEYED).answer is Answer.FRESH
+
+
 @pytest.mark.guarantee("A6", "E10")
 def test_reconciling_settles_it_and_then_the_write_goes_on():
     agent = Agent()

@@ -299,7 +299,7 @@ GUARANTEES = pytest.mark.guarantee("A3", "A4", "A5", "A6", "A7", "A9", "E4", "E9
 @GUARANTEES
 @pytest.mark.parametrize("contract", [NEVER, KEY, ASK])
 def test_no_short_story_makes_a_write_twice_or_tells_of_one_that_was_not_made(contract):
-    assert tell(contract, 7) > 1_000
+    assert tell(contract, 8) > 1_000
 
 
 @pytest.mark.long
@@ -307,4 +307,4 @@ def test_no_short_story_makes_a_write_twice_or_tells_of_one_that_was_not_made(co
 @GUARANTEES
 @pytest.mark.parametrize("contract", [NEVER, KEY, ASK])
 def test_no_longer_one_does_either(contract):
-    assert tell(contract, 14) > 100_000
+    assert tell(contract, 11) > 20_000

@@ -17,7 +17,7 @@ from supervisor.core.record import (
     OperationAccepted,
     RepeatAnswered,
 )
-from supervisor.core.state import Asked, Call, Continuation, Operation, State
+from supervisor.core.state import Asked, Call, Continuation, Effect, Operation, State
 
 
 def accepted(state: State, record: OperationAccepted) -> State:
@@ -117,6 +117,14 @@ def _in_open(operation: Operation, n: int) -> None:
     open_ = operation.continuation
     if open_ is None or open_.n != n:
         raise IllegalTransition(f"continuation {n} of {operation.operation_id} is not open")
+
+
+def settled(state: State, operation: Operation, effect: Effect) -> State:
+    """What was found out from outside is news: whoever asks for that write hears it once."""
+    root = operation.calls[operation.calls[effect.tries[0].call_id].root]
+    if root.answered_in is None:
+        return state
+    return put_call(state, operation, attrs.evolve(root, answered_in=None))
 
 
 def _asked(operation: Operation, request_id: str, asked: Asked) -> Operation:

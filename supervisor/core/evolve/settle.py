@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from supervisor.core.errors import IllegalTransition
+from supervisor.core.evolve import open as open_
 from supervisor.core.evolve.put import effect_of, put_effect
 from supervisor.core.record import (
     EffectResolved,
@@ -34,7 +35,9 @@ def reconciler_ended(state: State, operation: Operation, record: ReconcilerEnded
     if record.settles and record.applied is not None:
         effect = _stated(effect, record.applied, Settler.RECONCILER, record)
         effect = effect.with_result(record.applied, record.result).moved()
-    state = put_effect(state, operation, effect)
+        state = _put_settled(state, operation, effect)
+    else:
+        state = put_effect(state, operation, effect)
     return attrs.evolve(state, reconciling=state.reconciling.delete(record.effect_id))
 
 
@@ -52,7 +55,13 @@ def resolved(state: State, operation: Operation, record: EffectResolved) -> Stat
     effect = effect_of(operation, record.effect_id)
     effect = _stated(effect, record.applied, Settler.OPERATOR, record)
     effect = attrs.evolve(effect, evidence_note=record.evidence)
-    return put_effect(state, operation, effect.with_result(record.applied, record.result).moved())
+    effect = effect.with_result(record.applied, record.result).moved()
+    return _put_settled(state, operation, effect)
+
+
+def _put_settled(state: State, operation: Operation, effect: Effect) -> State:
+    state = put_effect(state, operation, effect)
+    return open_.settled(state, state.operations[operation.operation_id], effect)
 
 
 def _stated(
