@@ -6,7 +6,7 @@ All of it happens in threads: the loop never waits for the disk.
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Container
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ class Blobs:
         return Result(blob=Blob(digest, len(content)))
 
     @asynccontextmanager
-    async def _held(self, digest: str) -> AsyncIterator[None]:
+    async def _held(self, digest: str) -> AsyncGenerator[None]:
         """Nobody removes the file meanwhile, nor before the next look at what is named."""
         while digest in self._leaving:
             await self._left.park()
@@ -104,7 +104,7 @@ class Blobs:
         return gone
 
     async def _remove(self, digests: frozenset[str]) -> int:
-        self._leaving = digests
+        self._leaving, gone = digests, 0
         try:
             # To its end: a thread that was left behind would remove what is put here later.
             with trio.CancelScope(shield=True):

@@ -189,6 +189,7 @@ class Engine:
         result = given(self.state, event)
         if result is None:
             return event
+        kept = result
         with trio.CancelScope(shield=True):
             kept = await self.blobs.keep(result)
         if kept is result:

@@ -149,3 +149,21 @@ def test_a_blob_goes_when_nothing_names_it(daemon: Daemon) -> None:
         one.write_bytes(b"left")
     daemon.restart()
     wait_until(lambda: files(daemon) == [named], 30, "what nobody names is gone")
+
+
+@pytest.mark.guarantee("R7")
+def test_no_secret_is_in_a_blob(daemon: Daemon) -> None:
+    secret = b"hunter2-and-a-long-tail"
+    secrets = daemon.state / "secrets"
+    secrets.mkdir()
+    (secrets / "token").write_bytes(secret)
+    daemon.add_program("leak", f"import os\nprint(os.environ['TOKEN'] + 'x' * {PAD})\n")
+    daemon.add_handler(
+        "leak",
+        f'manifest = 1\ncommand = ["{daemon.programs}/leak"]\ntimeout_ms = 60_000\n'
+        'read_only = true\nsecrets = ["token"]\nenv_from = { TOKEN = "token" }\n',
+    )
+    operation = daemon.api.dispatch("leak", {}, wait_ms=60_000).ok()
+    [blob] = files(daemon)
+    assert operation["result"].startswith("[secret hidden]x")
+    assert secret not in blob.read_bytes()
