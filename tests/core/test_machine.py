@@ -98,6 +98,7 @@ def test_the_histories_come_by_every_step_record_and_refusal_that_they_can():
     apart = {"JournalRepaired", "ContinuationOpened", "ContinuationEnded", "RepeatAnswered"}
     apart |= {"ProgramAccepted", "NodeBound", "ProgramEnded"}
     apart |= {"ApprovalRequested", "ApprovalAnswered", "ApprovalExpired"}
+    # The host of these histories keeps every result in its record (test_results).
     apart |= {"CallResultLost", "EffectResultLost"}
     assert seen >= {cls.__name__ for cls in KINDS.values()} - apart
     assert seen >= REFUSALS
