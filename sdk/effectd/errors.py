@@ -236,6 +236,12 @@ CODES: Mapping[str, Code] = {
         False,
         "This action was done already, but its result was not kept. Do not do it again.",
     ),
+    "ResultUnreadable": Code(
+        Unavailable,
+        True,
+        "This action was done; its result cannot be read just now. Do not do it again; "
+        "ask for the result of the same request later.",
+    ),
     "ReconciliationRequired": Code(
         OutcomeUnknown,
         False,

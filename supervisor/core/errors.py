@@ -93,8 +93,8 @@ _ROWS = (
         "it. Nobody knows whether it is damaged, and nothing was recorded.",
         fix="Ask again. If it stays, look at the state disk: `detail` names the file.",
         retryable=True,
-        for_model="This action was done; its result cannot be read just now. Do not do it again: "
-        "ask again later.",
+        for_model="This action was done; its result cannot be read just now. Do not do it again; "
+        "ask for the result of the same request later.",
     ),
     _code(
         "ReconciliationRequired",

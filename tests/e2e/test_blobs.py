@@ -16,7 +16,7 @@ PAD = 40_000
 
 def large(daemon: Daemon, request_id: str, handler: str = "never", **more: object) -> Document:
     """An operation whose effects of that name returned something large."""
-    given = {"tag": request_id, "effects": [handler], "pad": PAD, **more}
+    given = {"tag": request_id, "effects": [handler], "large": PAD, **more}
     return daemon.api.dispatch(handler, given, request_id, wait_ms=60_000).ok()
 
 
@@ -71,8 +71,8 @@ def test_a_large_result_is_a_file_that_a_restart_reads_back(daemon: Daemon) -> N
 @pytest.mark.guarantee("E8")
 def test_equal_results_share_a_file_and_small_ones_have_none(daemon: Daemon) -> None:
     for request_id in ("one", "two"):
-        daemon.api.dispatch("plain", {"pad": PAD}, request_id, wait_ms=60_000).ok()
-    daemon.api.dispatch("plain", {"pad": 10}, "three", wait_ms=60_000).ok()
+        daemon.api.dispatch("plain", {"large": PAD}, request_id, wait_ms=60_000).ok()
+    daemon.api.dispatch("plain", {"large": 10}, "three", wait_ms=60_000).ok()
     assert len(files(daemon)) == 1
 
 
@@ -126,7 +126,7 @@ def test_a_relaunched_handler_whose_answer_is_lost_makes_nothing_again(daemon: D
 def _relaunched(daemon: Daemon, harm: Callable[[Path], None]) -> Document:
     """A handler that is killed after its first effect's large answer, resumed after `harm`."""
     api, world = daemon.api, daemon.world
-    given = {"tag": "pair", "effects": ["key", "other"], "pad": PAD, "meet": ["leave other"]}
+    given = {"tag": "pair", "effects": ["key", "other"], "large": PAD, "meet": ["leave other"]}
     world.hold("pair leave other")
     accepted = api.dispatch("pair", given, "pair").ok()
     world.arrived("pair leave other")

@@ -16,7 +16,7 @@ from tests.e2e.support.api import Document
 from tests.e2e.support.daemon import Daemon
 from tests.e2e.support.journal_files import held
 from tests.e2e.support.processes import wait_until
-from tests.e2e.support.service import Service
+from tests.e2e.support.service import Service, needs_root
 
 DAY_S = 86_400
 DAY_NS = DAY_S * 1_000_000_000
@@ -82,6 +82,7 @@ def test_a_month_lets_go_of_what_is_finished_and_gives_up_what_nobody_asks_for(
     )
 
 
+@needs_root("under a configuration file the own uid of an ordinary user holds nothing")
 @pytest.mark.guarantee("R10")
 def test_a_start_with_a_smaller_limit_lets_the_oldest_go() -> None:
     base = Path(tempfile.mkdtemp(prefix="effectd-e2e-"))

@@ -13,7 +13,7 @@ import pytest
 from bench import history
 from tests.e2e.support.daemon import Daemon, new_daemon
 from tests.e2e.support.processes import wait_until
-from tests.e2e.support.service import new_service
+from tests.e2e.support.service import needs_root, new_service
 
 NEVER = {"effects": ["never"]}
 LIVE, KEPT = 3, 40
@@ -99,6 +99,7 @@ state_bytes = 1_048_576
 """
 
 
+@needs_root("under a configuration file the own uid of an ordinary user holds nothing")
 @pytest.mark.guarantee("R10")
 def test_a_full_state_directory_refuses_new_work_says_why_and_heals() -> None:
     with new_service(tables=SMALL) as daemon:

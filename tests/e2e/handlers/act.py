@@ -1,11 +1,11 @@
 """A handler for tests: it does in the world what its input says, and tells the daemon.
 
 input: {"tag": T, "effects": [NAME, ...], "meet": [POINT, ...], "tree": N, "deaf": bool,
-"fails": [NAME], "note": bool, "pad": N, "exit": N}, all of it optional. For each effect it
+"fails": [NAME], "note": bool, "large": N, "exit": N}, all of it optional. For each effect it
 passes the world's points, as far as `meet` names them:
 `T before NAME` (nothing announced yet), `T leave NAME` (leave was given, nothing made yet),
 always `T made NAME` (made, not confirmed), `T told NAME` (confirmed), and `T end`.
-With `pad` every result has so many bytes more.
+With `large` every result has so many bytes more.
 With `note` the world is told of each effect that the daemon recorded.
 A name in `fails` is a provider that says no: confirmed as not applied. `tree` makes so many
 double-forked grandchildren in sessions of their own that ignore every signal they can; `deaf`
@@ -61,7 +61,7 @@ class Handler:
         self.given = given
         self.tag = given.get("tag", "")
         self.made = {}
-        self.padding = {"pad": "x" * given["pad"]} if "pad" in given else {}
+        self.padding = {"pad": "x" * given["large"]} if "large" in given else {}
 
     def meet(self, point):
         if point in self.given.get("meet", ()):

@@ -82,7 +82,7 @@ class Daemon:
 
     # --- life -------------------------------------------------------------------------
 
-    def start(self) -> Daemon:
+    def start(self, within_s: float = START_S) -> Daemon:
         """Start it and wait until it answers."""
         assert not self.running, "it runs already"
         with (self.base / "log").open("ab") as log:
@@ -94,7 +94,7 @@ class Daemon:
                 env={**os.environ, **self.environment},
                 start_new_session=True,
             )
-        wait_until(self._answers, START_S, "the daemon answers")
+        wait_until(self._answers, within_s, "the daemon answers")
         return self
 
     def start_another(self) -> subprocess.CompletedProcess[str]:

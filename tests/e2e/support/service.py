@@ -22,7 +22,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.e2e.support.api import Answer, Api
-from tests.e2e.support.daemon import Daemon, interpreter
+from tests.e2e.support.daemon import START_S, Daemon, interpreter
 from tests.e2e.support.processes import wait_until
 
 
@@ -127,8 +127,8 @@ class Service(Daemon):
         )
         (self.base / "effectd.toml").write_text(self._config)
 
-    def start(self) -> Daemon:
-        super().start()
+    def start(self, within_s: float = START_S) -> Daemon:
+        super().start(within_s)
         Path(self.api.socket_path).chmod(0o666)
         return self
 
