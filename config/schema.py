@@ -93,8 +93,8 @@ class Retention:
 
 @attrs.frozen
 class JournalConfig:
-    """Sizes in bytes. Without `archive_dir`, segments that a snapshot covers are removed;
-    `state_bytes` bounds everything below `state_dir`."""
+    """Sizes in bytes. Without `archive_dir`, segments that a snapshot covers are removed, but for
+    the newest sixteen; `state_bytes` bounds everything below `state_dir`."""
 
     segment_bytes: Annotated[int, Size(2**16, 2**30)] = 16_777_216
     archive_dir: OptionalDirectory = None

@@ -20,10 +20,13 @@ from supervisor.journal.snapshot import KEPT
 
 # Whichever comes first: so much is read by the next start at most. Of decisions it must be half
 # as many as there are operations, too: writing these takes longer than folding those.
-DECISIONS = 20_000
+DECISIONS = 5_000
 SEGMENTS = 4
+# Segments that no start needs stay for people, the newest of them: what was known when. Unless the
+# state directory is full.
+PAST = 16
 # A clean stop makes one sooner, and gives up after a while.
-DECISIONS_AT_STOP = 2_000
+DECISIONS_AT_STOP = 1_000
 AT_STOP_S = 5.0
 LOOK_S = 5.0
 RETRY_S, RETRY_MOST_S = 30.0, 3_600.0
@@ -110,7 +113,8 @@ class Snapshots:
         pin, segment, state = journal.pin(), journal.segment, self.state()
         content = content_of(state, rest_s=rest_s, until=lambda: self._stopping or until())
         try:
-            await journal.take(pin, content, self.archive())
+            keep = 0 if self.full() else PAST
+            await journal.take(pin, content, self.archive(), keep=keep)
         except _Abandoned:
             return
         except JournalPoisoned:

@@ -30,7 +30,8 @@ BESIDE = ("blobs",)
 _MADE_ANEW = frozenset({".spare", ".tmp"})
 _QUIET_MS = 250
 _LOOK_MS = 25
-_ROUNDS = 3
+# Each meets a segment that was completed meanwhile: under a small `segment_bytes` that is often.
+_ROUNDS = 20
 
 
 class _MovedOnError(FileNotFoundError):

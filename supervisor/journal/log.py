@@ -264,9 +264,11 @@ class Journal:
         """What was appended up to now, as a place for a snapshot; a later one ends it."""
         return Pin(self._committer.pin())
 
-    async def take(self, pin: Pin, content: Iterable[bytes], archive: Path | None) -> None:
+    async def take(
+        self, pin: Pin, content: Iterable[bytes], archive: Path | None, *, keep: int = 0
+    ) -> None:
         """Make a snapshot of the pin, in a thread; then let go of the segments that no start
-        needs any more, into `archive` or for good.
+        needs any more but for the newest `keep`, into `archive` or for good.
 
         `content` is the fold up to there, in lines; it is made in the thread. Raises OSError
         and JournalError: then what a start needs is still there. Cancelled, it ends when
@@ -277,19 +279,21 @@ class Journal:
         assert point is not None
         assert point.position == pin.position, "one snapshot is made at a time"
         try:
-            await trio.to_thread.run_sync(self._take, point, content, archive)
+            await trio.to_thread.run_sync(self._take, point, content, archive, keep)
         except (OSError, JournalError) as error:
             self._snapshot_failed = str(error)
             raise
         self._snapshot_failed = None
 
-    def _take(self, point: Point, content: Iterable[bytes], archive: Path | None) -> None:
+    def _take(
+        self, point: Point, content: Iterable[bytes], archive: Path | None, keep: int
+    ) -> None:
         where = Place(point, self._identity())
         snapshot.make(self._os, self._directory, where, content, self._record)
         self._snapshot = point.position
         place = None if archive is None else self._os.open_directory(archive, create=True)
         try:
-            snapshot.let_go(self._os, self._directory, place)
+            snapshot.let_go(self._os, self._directory, place, keep=keep)
         finally:
             if place is not None:
                 self._os.close(place)

@@ -197,9 +197,9 @@ def _head(place: Place) -> bytes:
     )
 
 
-def let_go(os_: Os, directory: int, archive: int | None) -> None:
-    """Snapshots but the two newest, and the segments that not even the older one needs:
-    these go into the directory `archive`, or for good without one.
+def let_go(os_: Os, directory: int, archive: int | None, *, keep: int = 0) -> None:
+    """Snapshots but the two newest, and the segments that not even the older one needs, but
+    for the newest `keep`: these go into the directory `archive`, or for good without one.
 
     Only with two whole ones: a damaged file is no reason to let go of a way to start.
     Raises OSError with everything that a start needs still there; the next one goes on.
@@ -212,7 +212,8 @@ def let_go(os_: Os, directory: int, archive: int | None) -> None:
     for name in snapshots_among(names):
         if name < snapshot_name(oldest.position):
             os_.unlink(directory, name)
-    for name in _superfluous(names, oldest):
+    superfluous = _superfluous(names, oldest)
+    for name in superfluous[: max(len(superfluous) - keep, 0)]:
         if archive is None:
             os_.unlink(directory, name)
         else:

@@ -34,7 +34,7 @@ def joined(payloads: list[bytes]) -> bytes:
     return b"[" + b",".join(payloads) + b"]"
 
 
-def take(driver: Driver, archive: str = "") -> str:
+def take(driver: Driver, archive: str = "", keep: int = 0) -> str:
     def record(payload: bytes) -> None:
         driver.append([payload], decisions=False)
 
@@ -42,7 +42,7 @@ def take(driver: Driver, archive: str = "") -> str:
     folded = [joined(driver.appended)]
     where = Place(driver.writer.point, JOURNAL)
     name = snapshot.make(driver.os, 0, where, folded, record)
-    snapshot.let_go(driver.os, 0, place)
+    snapshot.let_go(driver.os, 0, place, keep=keep)
     return name
 
 
@@ -77,6 +77,11 @@ def grown(*, snapshots: int, place: str = "", far: bool = False) -> Driver:
     return driver
 
 
+def oldest_of(driver: Driver) -> tuple[str, bytes]:
+    name = snapshots_among(list(driver.os.names))[-1]
+    return name, contents_of(driver.os)[name]
+
+
 @pytest.mark.guarantee("J9")
 def test_a_snapshot_and_the_rest_fold_to_the_same_as_all_wherever_it_is_taken():
     for before in range(12):
@@ -103,6 +108,22 @@ def test_segments_stay_back_to_the_older_of_two_snapshots():
     start = Start(driver.os.killed())
     assert start.folded == joined(driver.appended)
     assert len(start.frames) == 1
+
+
+@pytest.mark.guarantee("J4", "J9")
+@pytest.mark.parametrize("keep", [0, 1, 2, 99])
+def test_so_many_more_segments_stay_for_people(keep):
+    driver = grown(snapshots=1)
+    for _ in range(3):
+        driver.grow(500, 300)
+    every = sorted(name for name in driver.os.names if name.endswith(".jnl"))
+    take(driver, keep=keep)
+    needed = parse(*oldest_of(driver)).point.name
+    left = sorted(name for name in driver.os.names if name.endswith(".jnl"))
+    first = max(every.index(needed) - keep, 0)
+    assert every.index(needed) > 1
+    assert left == every[first:]
+    assert Start(driver.os.killed()).folded == joined(driver.appended)
 
 
 @pytest.mark.guarantee("J1", "J9")
