@@ -144,6 +144,7 @@ def calm_s(run: Run) -> float:
     return time.monotonic() - began
 
 
+@pytest.mark.timeout(450)
 @GUARANTEES
 def test_whoever_is_killed_at_whatever_moment_each_write_is_made_once_or_reported(
     run: Run,
