@@ -3,104 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from supervisor.core.record import facts, programs
 from supervisor.core.record.base import Record
-from supervisor.core.record.facts import (
-    AnnouncementRefused,
-    ArtifactsAccepted,
-    AttemptEnded,
-    AttemptInterrupted,
-    AttemptReserved,
-    AttemptStarted,
-    BudgetExtended,
-    CallAccepted,
-    CallQueued,
-    CallRefused,
-    CallRestored,
-    CallResultLost,
-    CancelRequested,
-    ConfirmationDisputed,
-    ContinuationEnded,
-    ContinuationOpened,
-    DaemonStarted,
-    DeathProven,
-    DispatchRefusedBudgetExceeded,
-    EffectAnnounced,
-    EffectAnswered,
-    EffectConfirmed,
-    EffectResolved,
-    EffectResultLost,
-    JournalRepaired,
-    OperationAbandoned,
-    OperationAccepted,
-    OperationEvicted,
-    ReconcilerDeathProven,
-    ReconcilerEnded,
-    ReconcilerStarted,
-    RepeatAnswered,
-    ResumeAccepted,
-    SessionCreated,
-    TombstoneExpired,
-)
-from supervisor.core.record.programs import (
-    ApprovalAnswered,
-    ApprovalExpired,
-    ApprovalRequested,
-    NodeBound,
-    ProgramAccepted,
-    ProgramEnded,
-)
+
+
+def _records() -> Iterator[type[Record]]:
+    """The classes of both modules, in the order in which they stand there."""
+    for module in (facts, programs):
+        for value in vars(module).values():
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                assert issubclass(value, Record), f"{value} is no record"
+                yield value
 
 
 def _kind(cls: type[Record]) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
-KINDS: Mapping[str, type[Record]] = {
-    _kind(cls): cls
-    for cls in (
-        DaemonStarted,
-        JournalRepaired,
-        SessionCreated,
-        OperationAccepted,
-        ProgramAccepted,
-        NodeBound,
-        ApprovalRequested,
-        ApprovalAnswered,
-        ApprovalExpired,
-        ProgramEnded,
-        CallAccepted,
-        CallRefused,
-        DispatchRefusedBudgetExceeded,
-        CallQueued,
-        CallRestored,
-        AttemptReserved,
-        AttemptStarted,
-        EffectAnnounced,
-        EffectAnswered,
-        AnnouncementRefused,
-        EffectConfirmed,
-        ConfirmationDisputed,
-        AttemptEnded,
-        AttemptInterrupted,
-        DeathProven,
-        CancelRequested,
-        ResumeAccepted,
-        ContinuationOpened,
-        ContinuationEnded,
-        RepeatAnswered,
-        BudgetExtended,
-        ArtifactsAccepted,
-        OperationAbandoned,
-        OperationEvicted,
-        TombstoneExpired,
-        ReconcilerStarted,
-        ReconcilerEnded,
-        ReconcilerDeathProven,
-        EffectResolved,
-        CallResultLost,
-        EffectResultLost,
-    )
-}
+KINDS: Mapping[str, type[Record]] = {_kind(cls): cls for cls in _records()}
 KIND_OF: Mapping[type[Record], str] = {cls: kind for kind, cls in KINDS.items()}
