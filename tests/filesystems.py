@@ -18,6 +18,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 KINDS = ("tmpfs", "ext4", "xfs")
 # The smallest that mkfs.xfs makes; an image is sparse, so only what is written takes room.
 MIB = {"ext4": 16, "xfs": 300}
@@ -54,6 +56,12 @@ def missing(kind: str) -> str | None:
         return "there are no loop devices"
     tool = _MAKE[kind][0]
     return None if shutil.which(tool) else f"{tool} is not installed"
+
+
+def require(kind: str) -> None:
+    """Skip the test, with the reason, where there can be none of this kind."""
+    if why := missing(kind):
+        pytest.skip(why)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from tests.e2e.support.daemon import Daemon
 from tests.e2e.support.journal_files import NEVER, SMALL, held, segments, verified
 from tests.e2e.support.processes import wait_until
 from tests.e2e.support.service import Service, needs_root, new_service
-from tests.filesystems import KINDS, fill, missing, small
+from tests.filesystems import KINDS, fill, require, small
 
 # --- a full disk ---------------------------------------------------------------------------
 
@@ -25,8 +25,7 @@ from tests.filesystems import KINDS, fill, missing, small
 @contextlib.contextmanager
 def full_disk_to_be(service: Service, kind: str) -> Iterator[None]:
     """A file system of that kind, the service's state on it, with room for some segments."""
-    if why := missing(kind):
-        pytest.skip(why)
+    require(kind)
     service.state.mkdir(mode=0o700)
     with small(kind, service.state, service.base / "image"):
         service.state.chmod(0o700)

@@ -14,7 +14,7 @@ import trio
 from supervisor.journal.log import Frame, Journal, JournalPoisoned
 from supervisor.journal.read import read_frames
 from supervisor.journal.verify import verify
-from tests.filesystems import cut_power, loop_device, missing, mounted
+from tests.filesystems import cut_power, loop_device, mounted, require
 from tests.journal.test_real import writer
 from tests.journal.visited import visited
 
@@ -39,8 +39,7 @@ def new_disk(kind: str) -> Iterator[tuple[str, Path]]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_what_was_acknowledged_before_a_power_cut_is_there_after_it(kind):
-    if why := missing(kind):
-        pytest.skip(why)
+    require(kind)
     rng = random.Random(9)
     acknowledged: dict[int, bytes] = {}
     verdicts: set[str] = set()
@@ -95,8 +94,7 @@ async def until_the_power_goes(at: Path, life: int, count: int) -> dict[int, byt
 def test_power_cuts_lose_nothing_that_was_acknowledged(kind, cuts, seed):
     """One process, so that a cut costs little more than its mount; and in parts, so that several
     workers share them."""
-    if why := missing(kind):
-        pytest.skip(why)
+    require(kind)
     rng = random.Random(seed)
     acknowledged: dict[int, bytes] = {}
     lives = 0

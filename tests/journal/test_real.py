@@ -21,7 +21,7 @@ from supervisor.journal import commit
 from supervisor.journal.file import REAL, Os
 from supervisor.journal.log import Frame, Journal, JournalFull
 from supervisor.journal.verify import verify
-from tests.filesystems import KINDS, fill, missing, small
+from tests.filesystems import KINDS, fill, require, small
 
 ROOT = Path(__file__).parents[2]
 
@@ -158,8 +158,7 @@ async def fill_and_heal(directory: Path, relieve) -> None:
 async def test_a_full_file_system_refuses_new_work_keeps_the_reserve_and_heals(
     kind, tmp_path, monkeypatch
 ):
-    if why := missing(kind):
-        pytest.skip(why)
+    require(kind)
     monkeypatch.setattr(commit, "SPARE_RETRY_MS", 20)
     disk = tmp_path / "disk"
     disk.mkdir()
