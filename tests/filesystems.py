@@ -30,6 +30,7 @@ _MAKE = {
 }
 # The same number and argument for both: nothing more reaches the disk, its own log included.
 _SHUTDOWN, _NO_LOG_FLUSH = 0x8004587D, 2
+_RELEASE_S = 30
 _CAP_SYS_ADMIN = 21
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -91,11 +92,22 @@ def mounted(source: str, at: Path, kind: str, options: str = "") -> Iterator[Non
         yield
     finally:
         unmount(at)
+        _wait_until_released(Path("/sys/fs") / kind / Path(source).name)
 
 
 def mount(source: str, at: Path, kind: str, options: str = "") -> None:
     """The system call itself: a test of many mounts starts no process for each."""
     _call("mount", source.encode(), bytes(at), kind.encode(), 0, options.encode())
+
+
+def _wait_until_released(live: Path) -> None:
+    """The kernel keeps a file system as it is, a cut power included, while any namespace has
+    it: one that a sandbox of another test has just copied and not emptied yet."""
+    until = time.monotonic() + _RELEASE_S
+    while live.exists():
+        if time.monotonic() > until:
+            raise TimeoutError(f"{live}: still mounted in some namespace after {_RELEASE_S} s")
+        time.sleep(0.002)
 
 
 def unmount(at: Path) -> None:
