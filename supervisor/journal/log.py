@@ -23,6 +23,7 @@ import trio
 
 from supervisor.journal import lock, snapshot
 from supervisor.journal.anchor import identity_in
+from supervisor.journal.bell import Bell
 from supervisor.journal.chain import UNKNOWN
 from supervisor.journal.codec import Frame
 from supervisor.journal.commit import Committer
@@ -137,7 +138,7 @@ class Journal:
         self._waiters: dict[int, list[trio.lowlevel.Task]] = {}
         self._room_changed = trio.lowlevel.ParkingLot()
         self._on_poison: Callable[[JournalPoisoned], None] | None = None
-        self._token: trio.lowlevel.TrioToken | None = None
+        self._bell: Bell | None = None
 
     @classmethod
     def open(
@@ -200,10 +201,11 @@ class Journal:
 
     def start(self, on_poison: Callable[[JournalPoisoned], None] | None = None) -> None:
         """Start the threads, from inside trio. `on_poison` runs on the loop, once."""
-        assert self._token is None, "a journal is started once"
-        self._token = trio.lowlevel.current_trio_token()
+        assert self._bell is None, "a journal is started once"
+        self._bell = Bell()
         self._on_poison = on_poison
-        self._committer.start(self._notify)
+        trio.lowlevel.spawn_system_task(self._bell.listen, self._advance, name="journal")
+        self._committer.start(self._bell.ring)
 
     def append(self, payload: bytes, *, keep: int = 0, outcome: bool = False) -> int:
         """Queue one decision, a JSON array without raw TAB or newline; its position.
@@ -372,13 +374,10 @@ class Journal:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(self._committer.join)
             self._advance()
+        if self._bell is not None:
+            self._bell.stop()
         self._os.unlock(self._directory)
         self._os.close(self._directory)
-
-    def _notify(self) -> None:
-        assert self._token is not None, "threads run only after start"
-        with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._advance)
 
     def _advance(self) -> None:
         """On the loop, once a batch: wake whoever waited for it."""
