@@ -116,6 +116,8 @@ def _session(state: State, session_id: SessionId) -> dict[str, Any]:
         "uid": known.by.uid if known is not None else int(session_id.removeprefix("uid:")),
         "created_at": time_text(known.at) if known is not None else None,
         "labels": dict(known.labels) if known is not None else {},
+        "last_message_at": time_text(known.message_at or None) if known is not None else None,
+        "kept": known.kept if known is not None else None,
         "unfinished": state.unfinished.get(session_id, 0),
     }
 

@@ -17,6 +17,7 @@ def session_list(found: Sequence[Document], look: Look) -> str:
             str(one["session_id"]),
             str(one.get("unfinished", "?")),
             _labels(one),
+            ago(one.get("last_message_at"), look),
             ago(one.get("created_at"), look),
         )
         for one in found
@@ -25,6 +26,7 @@ def session_list(found: Sequence[Document], look: Look) -> str:
         Column("SESSION"),
         Column("UNFINISHED", right=True),
         Column("LABELS", flexible=True),
+        Column("LAST MESSAGE", right=True),
         Column("CREATED", right=True),
     )
     return table(columns, rows, look)
@@ -42,6 +44,7 @@ def session(document: Document, look: Look) -> str:
             ("uid", str(document.get("uid", "?"))),
             ("labels", _labels(document)),
             ("created", clock(document.get("created_at"))),
+            ("last message", clock(document.get("last_message_at"))),
             ("unfinished", str(document.get("unfinished", "?"))),
         ],
         look,

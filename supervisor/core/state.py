@@ -11,7 +11,14 @@ from immutables import Map
 
 from supervisor.core.budget import Budget
 from supervisor.core.changed import changed
-from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId, SessionId
+from supervisor.core.ids import (
+    AttemptKey,
+    CallId,
+    EffectId,
+    OperationId,
+    SessionId,
+    is_default_session,
+)
 from supervisor.core.line import Line
 from supervisor.core.program_state import ProgramState
 from supervisor.core.record import (
@@ -31,6 +38,7 @@ from supervisor.core.record import (
     Trigger,
     Usage,
 )
+from supervisor.core.session_state import Session, Tombstone
 
 
 class Phase(enum.Enum):
@@ -310,38 +318,6 @@ class Operation:
         return self.authority or self.by
 
 
-@attrs.frozen
-class Tombstone:
-    """What is kept of an evicted operation, so that its message never runs again."""
-
-    operation_id: OperationId
-    session_id: SessionId
-    request_id: str
-    request_digest: str
-    uid: int
-    at: int
-
-    @property
-    def message(self) -> tuple[SessionId, str]:
-        return (self.session_id, self.request_id)
-
-
-@attrs.frozen
-class Session:
-    """A client's container for its operations."""
-
-    session_id: SessionId
-    request_id: str
-    by: By
-    at: int
-    labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
-
-    @property
-    def request(self) -> tuple[int, str]:
-        """Whose request made it, and which: the same one again makes no other."""
-        return (self.by.uid, self.request_id)
-
-
 @attrs.frozen(slots=False)  # there is one, copied several times a record (see changed.py)
 class State:
     """The fold of everything queued; nothing else is ever consulted."""
@@ -386,6 +362,10 @@ class State:
     # What is left of evicted ones, in the order in which they went.
     tombstones: Map[OperationId, Tombstone] = attrs.field(factory=Map[OperationId, Tombstone])
     buried: Line = attrs.field(factory=Line)
+
+    def has_session(self, session_id: SessionId) -> bool:
+        """Everybody's default session is there without being created, and never ends."""
+        return is_default_session(session_id) or session_id in self.sessions
 
     def operation_of(self, call_id: CallId) -> Operation:
         return self.operations[self.calls[call_id]]

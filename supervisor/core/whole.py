@@ -22,8 +22,9 @@ from supervisor.core.errors import SupervisorError
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId, SessionId
 from supervisor.core.line import line_of
 from supervisor.core.record import Kind
+from supervisor.core.session_state import Session, Tombstone
 from supervisor.core.standing import Waits, waits_for
-from supervisor.core.state import Operation, Said, Session, State, Tombstone
+from supervisor.core.state import Operation, Said, State
 from supervisor.core.strict import exactly, strict_converter
 
 VERSION = 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 import trio
 
 from supervisor.core.ids import OperationId
-from supervisor.core.record import OperationRecord, Record
+from supervisor.core.record import OperationRecord, Record, SessionCreated
 from supervisor.core.state import State
 
 KEPT_FRAMES = 20_000
@@ -17,7 +17,8 @@ KEPT_FRAMES = 20_000
 
 @attrs.frozen
 class Event:
-    """One durable frame. `owner` is the uid whose operation it is about; None is everybody's.
+    """One durable frame. `owner` is the uid whose operation or session it is about; None is
+    everybody's.
 
     A frame that accepts one operation may evict another user's: it is the first one's.
     """
@@ -97,7 +98,9 @@ def _operations(records: Iterable[Record]) -> set[OperationId]:
     return {r.operation_id for r in records if isinstance(r, OperationRecord)}
 
 
-def _owner(records: Iterable[Record], state: State) -> int | None:
+def _owner(records: Sequence[Record], state: State) -> int | None:
+    if len(records) == 1 and isinstance(records[0], SessionCreated):
+        return records[0].by.uid
     for operation_id in _operations(records):
         known = state.operations.get(operation_id)
         if known is not None:

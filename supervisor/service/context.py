@@ -126,8 +126,11 @@ class Context:
 
     def _gone(self, operation_id: OperationId, caller: Caller) -> None:
         """Whoever could have read an operation is told that it was evicted."""
-        tombstone = self.engine.state.tombstones.get(operation_id)
-        if tombstone is not None and self.may(Verb.READ, caller, tombstone.uid):
+        state = self.engine.state
+        tombstone = state.tombstones.get(operation_id)
+        if tombstone is None or not state.has_session(tombstone.session_id):
+            return
+        if self.may(Verb.READ, caller, tombstone.uid):
             raise Denied(expired(operation_id))
 
     def session(self, session_id: str, caller: Caller, verb: Verb) -> SessionId:

@@ -16,7 +16,9 @@ from supervisor.core.record import (
     OperationEvicted,
     OperationRecord,
     Record,
+    SessionEnded,
     TombstoneExpired,
+    TombstoneRenewed,
 )
 from supervisor.journal.records import to_document
 from supervisor.server import Response
@@ -24,6 +26,8 @@ from supervisor.service.context import Caller, Context, Denied
 
 # So that a proxy or a client sees that the stream is alive.
 _IDLE_S = 15
+# Nobody's in particular: it may be about anybody's.
+_HOUSEKEEPING = OperationEvicted | TombstoneExpired | TombstoneRenewed | SessionEnded
 
 
 async def get_events(context: Context, command: routes.GetEvents, caller: Caller) -> Response:
@@ -65,8 +69,8 @@ async def _stream(
 
 
 def _of_clients(records: Iterable[Record]) -> list[Record]:
-    """Without the daemon's own housekeeping: it may be about anybody's operation."""
-    return [r for r in records if not isinstance(r, OperationEvicted | TombstoneExpired)]
+    """Without the daemon's own housekeeping."""
+    return [one for one in records if not isinstance(one, _HOUSEKEEPING)]
 
 
 def _event_lines(position: int, records: Iterable[Record], only: str | None) -> bytes:

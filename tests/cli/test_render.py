@@ -297,9 +297,8 @@ def test_a_timeline_tells_of_every_request_that_settled_or_resumed_something() -
 
 
 def test_every_record_kind_of_an_operation_has_its_place_in_a_timeline() -> None:
-    silent = {"daemon_started", "journal_repaired", "attempt_reserved", "tombstone_expired"} | {
-        "session_created"
-    }
+    silent = {"daemon_started", "journal_repaired", "attempt_reserved"}
+    silent |= {"session_created", "session_ended", "tombstone_expired", "tombstone_renewed"}
     assert set(TELLING) == set(KINDS) - silent
 
 

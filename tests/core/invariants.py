@@ -210,6 +210,9 @@ class Invariants:
         kept = {o.operation_id: (o.session_id, o.request_id) for o in state.operations.values()}
         kept |= {one.operation_id: one.message for one in state.tombstones.values()}
         assert dict(state.messages) == {message: one for one, message in kept.items()}
+        counted = Counter(o.session_id for o in state.operations.values())
+        assert all(map(state.has_session, counted)), "a session ended with operations"
+        assert all(s.kept == counted[s.session_id] for s in state.sessions.values())
 
     def _terminal(self, operation: Operation) -> None:
         standing = operation_state(operation)

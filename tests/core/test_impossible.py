@@ -7,7 +7,7 @@ import pytest
 
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import evolve
-from supervisor.core.ids import OperationId, default_session
+from supervisor.core.ids import OperationId, SessionId, default_session
 from supervisor.core.line import Line
 from supervisor.core.lineage import previous_alive
 from supervisor.core.record import (
@@ -20,10 +20,12 @@ from supervisor.core.record import (
     ReconcilerStarted,
     Record,
     Relaunch,
+    SessionEnded,
     TombstoneExpired,
+    TombstoneRenewed,
 )
 from supervisor.core.state import Attempt, Phase
-from supervisor.core.step import ProvenDead, ReconcilerAnswered
+from supervisor.core.step import ProvenDead, ReconcilerAnswered, SessionAsked
 from tests.core.made import ASK, CLIENT, NEVER, Core, code, effect, terms
 
 
@@ -48,6 +50,22 @@ def test_what_does_not_wait_for_it_is_not_evicted_abandoned_or_forgotten():
     refused(core, OperationAbandoned(1, operation_id, 30), "does not wait for that")
     refused(core, TombstoneExpired(1, operation_id), "not the oldest tombstone")
     refused(core, TombstoneExpired(1, OperationId("op_none")), "not the oldest tombstone")
+    refused(core, TombstoneRenewed(1, OperationId("op_none")), "not the oldest tombstone")
+
+
+def test_a_session_ends_when_nothing_of_it_is_kept_and_holds_its_tombstones_until_then():
+    core = Core()
+    one = SessionId("ses_1")
+    core.do(SessionAsked(core.now, one, "s1", CLIENT))
+    call = core.begin(terms(effect()), "r1", session_id=one)
+    operation_id = core.operation(call).operation_id
+    refused(core, SessionEnded(1, one), "is not there, or has operations")
+    refused(core, SessionEnded(1, SessionId("ses_none")), "is not there, or has operations")
+    core.exit(call)
+    core.put(OperationEvicted(1, operation_id))
+    refused(core, TombstoneExpired(1, operation_id), "its session has not ended")
+    core.put(SessionEnded(1, one))
+    refused(core, TombstoneRenewed(1, operation_id), "no session holds it")
 
 
 def asked_about_the_living(core: Core) -> tuple[str, ReconcilerStarted]:

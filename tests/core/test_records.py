@@ -60,7 +60,9 @@ FORMAT = {
     "repeat_answered": "at operation_id call_id continuation request_id request_digest answer by",
     "resume_accepted": "at operation_id resume_request_id revision digest by",
     "session_created": "at session_id request_id by labels",
+    "session_ended": "at session_id",
     "tombstone_expired": "at operation_id",
+    "tombstone_renewed": "at operation_id",
 }
 
 

@@ -6,10 +6,12 @@ import pytest
 
 from supervisor.core.decide.retention import DAY_NS, MOST
 from supervisor.core.errors import Refusal
+from supervisor.core.ids import SessionId
+from supervisor.core.record import By, JournalRepaired
 from supervisor.core.standing import OperationState
 from supervisor.core.state import State
-from supervisor.core.step import ReconcilerAnswered, TimePassed, Withheld
-from tests.core.made import ASK, MS, NEVER, NONE, Core, code, effect, kinds, terms
+from supervisor.core.step import ReconcilerAnswered, SessionAsked, TimePassed, Withheld
+from tests.core.made import ASK, CLIENT, MS, NEVER, NONE, Core, code, effect, kinds, terms
 from tests.core.test_whole import is_the_fold_everywhere
 
 DAY_MS = DAY_NS // MS
@@ -105,6 +107,95 @@ def test_days_evict_and_days_later_the_tombstone_goes_too():
     empty = State()
     for name in ("operations", "messages", "calls", "effects", "tombstones", "unfinished"):
         assert getattr(core.state, name) == getattr(empty, name)
+
+
+def session(core: Core, request_id: str = "s1") -> SessionId:
+    asked = SessionAsked(core.now, SessionId(core.name("ses")), request_id, CLIENT)
+    made = core.do(asked).session_id
+    assert made is not None
+    return made
+
+
+def settled(core: Core) -> list[str]:
+    """Housekeeping until nothing is left to do; every kind of record that it wrote."""
+    seen: list[str] = []
+    while True:
+        decision = passed(core)
+        if decision.repeated:
+            return sorted(set(seen))
+        seen += kinds(decision)
+
+
+@pytest.mark.guarantee("R10")
+def test_a_session_ends_days_after_its_last_message_and_its_messages_are_then_not_found():
+    core = Core()
+    one = session(core)
+    finished(core, "r1", session_id=one)
+    core.wait(100 * DAY_MS)
+    assert settled(core) == ["OperationEvicted"]
+    core.wait(100 * DAY_MS)
+    finished(core, "r2", session_id=one)
+    again = [core.submitted(terms(effect(contract=NONE)), r, session_id=one) for r in ("r1", "r2")]
+    core.wait(300 * DAY_MS)
+    # The first tombstone is as old as one may get, and stays: its session does.
+    assert settled(core) == ["OperationEvicted", "TombstoneRenewed"]
+    core.wait(100 * DAY_MS - 1)
+    assert settled(core) == []
+    assert [code(core.do(one)) for one in again] == ["OperationExpired"] * 2
+    core.wait(1)
+    assert settled(core) == ["SessionEnded"]
+    assert len(core.state.tombstones) == 2
+    assert [code(core.do(one)) for one in again] == ["NotFound"] * 2
+    assert session(core) != one
+    core.wait(400 * DAY_MS)
+    assert settled(core) == ["SessionEnded", "TombstoneExpired"]
+    empty = State()
+    for name in ("sessions", "operations", "messages", "tombstones", "buried", "unfinished"):
+        assert len(getattr(core.state, name)) == len(getattr(empty, name))
+    is_the_fold_everywhere(core.frames)
+
+
+@pytest.mark.guarantee("R10")
+def test_a_session_stays_while_anything_of_it_is_kept():
+    core = Core()
+    used, empty = session(core, "s1"), session(core, "s2")
+    held = core.begin(terms(effect(contract=NEVER)), "r1", session_id=used)
+    core.announce(held)
+    core.exit(held)
+    core.wait(500 * DAY_MS)
+    assert settled(core) == ["SessionEnded"]
+    assert {*core.state.sessions} == {used}
+    core.resolve(held, applied=True)
+    core.cancel(held)
+    core.wait(30 * DAY_MS)
+    # All evicted, and the last message is long ago.
+    assert settled(core) == ["OperationEvicted", "SessionEnded"]
+    assert empty not in core.state.sessions
+    is_the_fold_everywhere(core.frames)
+
+
+@pytest.mark.guarantee("R10")
+def test_many_sessions_end_a_bounded_number_at_a_time():
+    core = Core()
+    for n in range(MOST + 1):
+        session(core, f"s{n}")
+    core.wait(400 * DAY_MS)
+    assert [len(passed(core).records) for _ in range(3)] == [MOST, 1, 0]
+
+
+@pytest.mark.guarantee("R10")
+def test_with_a_session_goes_what_a_repair_remembered_of_its_messages():
+    core = Core()
+    one = session(core)
+    lost = ((one, "r1"), (SessionId("uid:1000"), "r1"))
+    core.put(JournalRepaired(core.wall, 9, 9, By(0, 1), "the disk died", lost))
+    message = core.submitted(terms(effect()), "r1", session_id=one)
+    assert code(core.do(message)) == "EffectOutcomeUnknown"
+    core.wait(400 * DAY_MS)
+    settled(core)
+    assert code(core.do(message)) == "NotFound"
+    assert {*core.state.forgotten} == {lost[1]}
+    is_the_fold_everywhere(core.frames)
 
 
 @pytest.mark.guarantee("R11")

@@ -183,12 +183,16 @@ def test_a_dispatch_needs_run_and_the_handlers_own_list(cast: Cast) -> None:
 def test_lists_and_events_show_what_one_may_read(cast: Cast) -> None:
     mine = cast.held["operation_id"]
     effect = cast.effect_id
+    session = cast.who["owner"].post("sessions", {}).ok()["session_id"]
     for who, shown in {"owner": True, "reader": True, "admin": True, "runner": False}.items():
         client = cast.who[who]
         listed = {item["operation_id"] for item in client.get("operations")["items"]}
         effects = {item["effect_id"] for item in client.get("effects")["items"]}
-        told = {event["operation_id"] for event in client.events()}
-        assert (mine in listed, effect in effects, mine in told) == (shown,) * 3, who
+        events = client.events()
+        told = {event["operation_id"] for event in events}
+        made = {event["session_id"] for event in events if event["type"] == "session_created"}
+        found = (mine in listed, effect in effects, mine in told, session in made)
+        assert found == (shown,) * 4, who
         counted = client.status()["needs"]["reconciler"]
         assert (counted > 0) is shown, who
 

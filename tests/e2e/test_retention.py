@@ -47,6 +47,10 @@ def test_a_month_lets_go_of_what_is_finished_and_gives_up_what_nobody_asks_for(
 ) -> None:
     api = daemon.api
     finished = made(daemon, "finished")
+    session = api.post("sessions", {"request_id": "s1"}).ok()["session_id"]
+    message = {"message_id": "m1", "max_run_ms": 600_000, "wait_ms": 60_000}
+    message["call"] = {"handler": "plain", "input": {}}
+    said = api.post(f"sessions/{session}/messages", message).ok()
     doubted, given_up = held(daemon, "doubted"), held(daemon, "given-up")
     daemon.restart()
     [effect] = api.final(given_up["operation_id"])["call"]["effects"]
@@ -72,11 +76,19 @@ def test_a_month_lets_go_of_what_is_finished_and_gives_up_what_nobody_asks_for(
     # Its message is known for longer, and never runs again.
     assert api.dispatch("plain", {}, "finished").code == "OperationExpired"
     assert api.dispatch("plain", {"tag": "x"}, "finished").code == "RequestConflict"
+    assert api.post(f"sessions/{session}/messages", message).code == "OperationExpired"
+    [left] = api.get(f"sessions/{session}")["messages"]
+    assert (left["operation_id"], left["state"]) == (said["operation_id"], "expired")
     assert daemon.stop() == 0
     aged(daemon, 401)
     daemon.start()
     path = f"operations/{finished['operation_id']}"
     wait_until(lambda: api.ask("GET", path).code == "NotFound", 30, "its tombstone goes too")
+    there = f"sessions/{session}"
+    wait_until(lambda: api.ask("GET", there).code == "NotFound", 30, "the session ends")
+    assert api.post(f"{there}/messages", message).code == "NotFound"
+    assert api.ask("GET", f"operations/{said['operation_id']}").code == "NotFound"
+    assert api.post("sessions", {"request_id": "s1"}).ok()["session_id"] != session
     assert (
         api.dispatch("plain", {"tag": "x"}, "finished", wait_ms=60_000).ok()["state"] == "succeeded"
     )

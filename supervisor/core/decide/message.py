@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supervisor.core.errors import Refusal
-from supervisor.core.ids import OperationId, is_default_session
+from supervisor.core.ids import OperationId
 from supervisor.core.record import (
     CallAccepted,
     ContinuationOpened,
@@ -14,7 +14,8 @@ from supervisor.core.record import (
     SessionCreated,
     Trigger,
 )
-from supervisor.core.state import Operation, State, Tombstone
+from supervisor.core.session_state import Tombstone
+from supervisor.core.state import Operation, State
 from supervisor.core.step import Decision, Launch, Message, Opened, SessionAsked, Submitted, refuse
 
 
@@ -30,7 +31,10 @@ def session_asked(state: State, event: SessionAsked) -> Decision:
         return Decision(session_id=known.session_id, repeated=True)
     if len(state.sessions) >= event.sessions_max:
         return refuse(
-            "LimitExceeded", f"there are {len(state.sessions)} sessions (limits.sessions)"
+            "LimitExceeded",
+            f"there are {len(state.sessions)} sessions (limits.sessions)",
+            fix="Go on in one that is there, or raise the limit. A session ends by itself, "
+            "tombstone_days after its last message.",
         )
     created = SessionCreated(
         event.now.wall, event.session_id, event.request_id, event.by, event.labels
@@ -106,7 +110,7 @@ def _lost(state: State, event: Message) -> Refusal | None:
 
 
 def _no_session(state: State, event: Message) -> Refusal | None:
-    if is_default_session(event.session_id) or event.session_id in state.sessions:
+    if state.has_session(event.session_id):
         return None
     return Refusal("NotFound", f"there is no session {event.session_id}")
 
@@ -124,8 +128,10 @@ def _too_many(state: State, event: Message) -> Refusal | None:
 def _same_message(state: State, one: OperationId, event: Message) -> Decision:
     known = state.operations.get(one)
     if known is None:
-        gone = state.tombstones[one]
-        return Decision(refusal=evicted_refusal(gone, event.request_id, event.request_digest))
+        refusal = _no_session(state, event) or evicted_refusal(
+            state.tombstones[one], event.request_id, event.request_digest
+        )
+        return Decision(refusal=refusal)
     if known.request_digest != event.request_digest:
         return Decision(refusal=_another_body(known, event.request_id))
     return Decision(operation_id=known.operation_id, repeated=True)

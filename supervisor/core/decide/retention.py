@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
-from supervisor.core.ids import OperationId
-from supervisor.core.record import OperationAbandoned, OperationEvicted, Record, TombstoneExpired
+from supervisor.core.ids import OperationId, SessionId
+from supervisor.core.record import (
+    OperationAbandoned,
+    OperationEvicted,
+    Record,
+    SessionEnded,
+    TombstoneExpired,
+    TombstoneRenewed,
+)
 from supervisor.core.state import State
 from supervisor.core.step import Decision, TimePassed
 
@@ -20,7 +28,8 @@ def time_passed(state: State, event: TimePassed) -> Decision:
     records: tuple[Record, ...] = tuple(
         OperationEvicted(wall, one) for one in _to_evict(state, event)
     )
-    records = records or tuple(TombstoneExpired(wall, one) for one in _expired(state, event))
+    records = records or tuple(_of_tombstones(state, event))
+    records = records or tuple(SessionEnded(wall, one) for one in _to_end(state, event))
     # One in a frame: each is its owner's business alone.
     records = records or tuple(
         OperationAbandoned(wall, one, event.abandon_days) for one in _to_abandon(state, event)
@@ -38,9 +47,21 @@ def _to_evict(state: State, event: TimePassed) -> list[OperationId]:
     ]
 
 
-def _expired(state: State, event: TimePassed) -> list[OperationId]:
+def _of_tombstones(state: State, event: TimePassed) -> Iterator[Record]:
+    """Those that are old enough go; one whose session has not ended stays as long again."""
     before = event.now.wall - event.tombstone_days * DAY_NS
-    return [one for one in islice(state.buried, MOST) if state.tombstones[one].at <= before]
+    for one in islice(state.buried, MOST):
+        tombstone = state.tombstones[one]
+        if tombstone.at <= before:
+            stays = tombstone.session_id in state.sessions
+            yield (TombstoneRenewed if stays else TombstoneExpired)(event.now.wall, one)
+
+
+def _to_end(state: State, event: TimePassed) -> list[SessionId]:
+    """The sessions without a message for long, and with nothing kept."""
+    before = event.now.wall - event.tombstone_days * DAY_NS
+    over = (one for one in state.sessions.values() if not one.kept and one.used_at <= before)
+    return sorted(one.session_id for one in over)[:MOST]
 
 
 def _to_abandon(state: State, event: TimePassed) -> list[OperationId]:

@@ -69,7 +69,9 @@ from supervisor.core.record import (
     RepeatAnswered,
     ResumeAccepted,
     SessionCreated,
+    SessionEnded,
     TombstoneExpired,
+    TombstoneRenewed,
 )
 from supervisor.core.standing import TERMINAL, operation_state
 from supervisor.core.state import Operation, State
@@ -136,10 +138,14 @@ def evolve(state: State, record: Record) -> State:
             return epoch.journal_repaired(state, record)
         case SessionCreated():
             return operation.session_created(state, record)
+        case SessionEnded():
+            return retention.session_ended(state, record)
         case OperationAccepted():
             return operation.accepted(state, record)
         case TombstoneExpired():
             return retention.expired(state, record)
+        case TombstoneRenewed():
+            return retention.renewed(state, record)
         case OperationRecord():
             known = state.operations.get(record.operation_id)
             if known is None:

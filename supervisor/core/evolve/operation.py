@@ -7,7 +7,7 @@ import attrs
 from supervisor.core.budget import Budget
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import open as open_
-from supervisor.core.evolve.put import no_approval, put, put_call
+from supervisor.core.evolve.put import no_approval, put, put_call, put_session
 from supervisor.core.record import (
     ArtifactsAccepted,
     BudgetExtended,
@@ -17,14 +17,15 @@ from supervisor.core.record import (
     ResumeAccepted,
     SessionCreated,
 )
-from supervisor.core.state import Operation, Session, State
+from supervisor.core.session_state import Session
+from supervisor.core.state import Operation, State
 
 
 def session_created(state: State, record: SessionCreated) -> State:
     if record.session_id in state.sessions:
         raise IllegalTransition(f"created twice: {record}")
     session = Session(record.session_id, record.request_id, record.by, record.at, record.labels)
-    return attrs.evolve(state, sessions=state.sessions.set(record.session_id, session))
+    return put_session(state, session)
 
 
 def accepted(state: State, record: OperationAccepted) -> State:
@@ -45,6 +46,14 @@ def accepted(state: State, record: OperationAccepted) -> State:
         labels=record.labels,
     )
     unfinished = state.unfinished.get(record.session_id, 0) + 1
+    session = state.sessions.get(record.session_id)
+    if session is not None:
+        state = put_session(
+            state,
+            attrs.evolve(
+                session, message_at=max(session.message_at, record.at), kept=session.kept + 1
+            ),
+        )
     state = attrs.evolve(
         put(state, operation),
         accepted=state.accepted + 1,

@@ -8,11 +8,16 @@ from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.ids import CallId, EffectId
 from supervisor.core.record import Result
+from supervisor.core.session_state import Session
 from supervisor.core.state import Call, Effect, Operation, Said, State
 
 
 def put(state: State, operation: Operation) -> State:
     return changed(state, operations=state.operations.set(operation.operation_id, operation))
+
+
+def put_session(state: State, session: Session) -> State:
+    return changed(state, sessions=state.sessions.set(session.session_id, session))
 
 
 def no_approval(state: State, operation: Operation) -> State:

@@ -1,21 +1,24 @@
-"""What is kept, and what goes: evicted and abandoned operations, tombstones, and the lines
-in which operations wait for either."""
+"""What is kept, and what goes: evicted and abandoned operations, tombstones, sessions, and the
+lines in which operations wait for it."""
 
 from __future__ import annotations
 
 from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import open as open_
-from supervisor.core.evolve.put import put, recounted
+from supervisor.core.evolve.put import put, put_session, recounted
 from supervisor.core.record import (
     Ending,
     OperationAbandoned,
     OperationEvicted,
     Result,
+    SessionEnded,
     TombstoneExpired,
+    TombstoneRenewed,
 )
+from supervisor.core.session_state import Tombstone
 from supervisor.core.standing import Waits, waits_for
-from supervisor.core.state import Operation, State, Tombstone
+from supervisor.core.state import Operation, State
 
 
 def lined_up(state: State, operation: Operation) -> State:
@@ -43,6 +46,9 @@ def evicted(state: State, operation: Operation, record: OperationEvicted) -> Sta
     if one not in state.finished:
         raise IllegalTransition(f"does not wait for that: {record}")
     state = open_.evicted(state, operation)
+    session = state.sessions.get(operation.session_id)
+    if session is not None:
+        state = put_session(state, changed(session, kept=session.kept - 1))
     calls, effects = state.calls.mutate(), state.effects.mutate()
     for call_id in operation.call_order:
         del calls[call_id]
@@ -75,9 +81,37 @@ def expired(state: State, record: TombstoneExpired) -> State:
     if state.buried.oldest != record.operation_id:
         raise IllegalTransition(f"is not the oldest tombstone: {record}")
     known = state.tombstones[record.operation_id]
+    if known.session_id in state.sessions:
+        raise IllegalTransition(f"its session has not ended: {record}")
     return changed(
         state,
         messages=state.messages.delete(known.message),
         tombstones=state.tombstones.delete(known.operation_id),
         buried=state.buried.left(known.operation_id),
     )
+
+
+def renewed(state: State, record: TombstoneRenewed) -> State:
+    """To the end of the line, as if it were made now."""
+    one = record.operation_id
+    if state.buried.oldest != one:
+        raise IllegalTransition(f"is not the oldest tombstone: {record}")
+    known = state.tombstones[one]
+    if known.session_id not in state.sessions:
+        raise IllegalTransition(f"no session holds it: {record}")
+    return changed(
+        state,
+        tombstones=state.tombstones.set(one, changed(known, at=record.at)),
+        buried=state.buried.left(one).joined(one),
+    )
+
+
+def session_ended(state: State, record: SessionEnded) -> State:
+    """Its tombstones answer nobody from here on; they go by their age."""
+    session = state.sessions.get(record.session_id)
+    if session is None or session.kept:
+        raise IllegalTransition(f"is not there, or has operations: {record}")
+    forgotten = state.forgotten
+    for message in [one for one in forgotten if one[0] == record.session_id]:
+        forgotten = forgotten.delete(message)
+    return changed(state, sessions=state.sessions.delete(record.session_id), forgotten=forgotten)

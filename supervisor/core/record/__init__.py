@@ -34,16 +34,13 @@ from supervisor.core.record.facts import (
     EffectResolved,
     EffectResultLost,
     JournalRepaired,
-    OperationAbandoned,
     OperationAccepted,
-    OperationEvicted,
     ReconcilerDeathProven,
     ReconcilerEnded,
     ReconcilerStarted,
     RepeatAnswered,
     ResumeAccepted,
     SessionCreated,
-    TombstoneExpired,
 )
 from supervisor.core.record.kinds import KIND_OF, KINDS
 from supervisor.core.record.programs import (
@@ -53,6 +50,13 @@ from supervisor.core.record.programs import (
     NodeBound,
     ProgramAccepted,
     ProgramEnded,
+)
+from supervisor.core.record.retention import (
+    OperationAbandoned,
+    OperationEvicted,
+    SessionEnded,
+    TombstoneExpired,
+    TombstoneRenewed,
 )
 from supervisor.core.record.values import (
     Answer,
@@ -132,9 +136,11 @@ __all__ = [
     "Result",
     "ResumeAccepted",
     "SessionCreated",
+    "SessionEnded",
     "Settler",
     "Terms",
     "TombstoneExpired",
+    "TombstoneRenewed",
     "Trigger",
     "Usage",
 ]

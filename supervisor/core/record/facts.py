@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from supervisor.core.ids import CallId, EffectId, OperationId, SessionId
+from supervisor.core.ids import CallId, EffectId, SessionId
 from supervisor.core.record.base import OperationRecord, Record
 from supervisor.core.record.values import (
     Answer,
@@ -311,25 +311,6 @@ class ArtifactsAccepted(OperationRecord):
     digest: str
     reason: str
     by: By
-
-
-@attrs.frozen
-class OperationAbandoned(OperationRecord):
-    """Interrupted, nothing unresolved, and nobody asked for anything for `days`: cancelled."""
-
-    days: int
-
-
-@attrs.frozen
-class OperationEvicted(OperationRecord):
-    """A finished operation is no longer kept; its tombstone is."""
-
-
-@attrs.frozen
-class TombstoneExpired(Record):
-    """What was left of an evicted operation is gone too: its id is as good as new."""
-
-    operation_id: OperationId
 
 
 @attrs.frozen

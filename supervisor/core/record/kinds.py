@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from supervisor.core.record import facts, programs
+from supervisor.core.record import facts, programs, retention
 from supervisor.core.record.base import Record
 
 
 def _records() -> Iterator[type[Record]]:
-    """The classes of both modules, in the order in which they stand there."""
-    for module in (facts, programs):
+    """The classes of these modules, in the order in which they stand there."""
+    for module in (facts, programs, retention):
         for value in vars(module).values():
             if isinstance(value, type) and value.__module__ == module.__name__:
                 assert issubclass(value, Record), f"{value} is no record"
