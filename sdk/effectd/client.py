@@ -268,7 +268,7 @@ class Client(Settings):
     def answer(
         self, operation_id: str, occurrence: str, choice: str, *, comment: str = ""
     ) -> Document:
-        """Answer an approval, once; Refused (DecisionExpired) when somebody else did."""
+        """Answer an approval, once; Conflict when it was answered otherwise before."""
         flow = _programs.answer(operation_id, occurrence, choice, comment, self._patience())
         return self._run(flow)
 

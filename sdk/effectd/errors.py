@@ -264,7 +264,9 @@ CODES: Mapping[str, Code] = {
     "DurableResumeConflict": Code(
         Conflict, False, "Somebody else is already continuing this operation."
     ),
-    "RequestConflict": Code(Conflict, False, "This request id belongs to another request."),
+    "RequestConflict": Code(
+        Conflict, False, "This was asked before, and differently; the first request counts."
+    ),
     "NotResumable": Code(Refused, False, "This operation cannot be resumed."),
     "ContinuationRefused": Code(
         Refused, False, "This conversation segment has ended; continue the operation first."

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from supervisor.api.command import Command
+from supervisor.api.command import Command, Page, page_of
 from supervisor.api.fields import Fields, Query
 from supervisor.api.wire import time_text
 from supervisor.core.program_state import Approval
@@ -16,7 +16,7 @@ from supervisor.core.state import Operation
 
 @attrs.frozen
 class ListApprovals(Command):
-    pass
+    page: Page
 
 
 @attrs.frozen
@@ -27,8 +27,8 @@ class AnswerApproval(Command):
     comment: str
 
 
-def listed(_: Sequence[str], __: Query, ___: Fields) -> Command:
-    return ListApprovals()
+def listed(_: Sequence[str], query: Query, __: Fields) -> Command:
+    return ListApprovals(page_of(query))
 
 
 def answer(path: Sequence[str], _: Query, fields: Fields) -> Command:

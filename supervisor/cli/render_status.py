@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from supervisor.cli.documents import Document, number, objects, part
+from supervisor.cli.documents import Document, number, objects, part, texts
 from supervisor.cli.look import Look, Tone, escape
 from supervisor.cli.render_operations import what
-from supervisor.cli.text import ago, plural, span, wrapped
+from supervisor.cli.text import ago, cut, plural, span, wrapped
 
 Level = Literal["ok", "warning", "critical"]
 CHECK_EXITS: dict[Level, int] = {"ok": 0, "warning": 1, "critical": 2}
 CHECK_UNREACHABLE = 3
-SHOWN = 4
+SHOWN = 3
 # Reasons of a degraded daemon that touch one handler, or one call, and nobody else.
 MILD = frozenset({"UnknownHandler", "PreviousAttemptAlive"})
 
@@ -28,10 +28,12 @@ class View(NamedTuple):
     person: Sequence[Document] = ()  # effects
     reconciler: Sequence[Document] = ()  # effects
     client: Sequence[Document] = ()  # operations
+    approval: Sequence[Document] = ()  # approvals
 
 
 def level(view: View) -> Level:
-    """How bad it is: whatever needs a person now is critical."""
+    """How bad it is: whatever needs a person now is critical. An approval is what its program
+    was written to wait for, and nothing is wrong."""
     status = view.status
     if view.person or _grave(status):
         return "critical"
@@ -61,6 +63,7 @@ def check_line(view: View, look: Look) -> str:
         _count(view.person, "effect needs a person", "effects need a person"),
         _count(view.reconciler, "effect can be reconciled", "effects can be reconciled"),
         _count(view.client, "operation waits for its client", "operations wait for their clients"),
+        _count(view.approval, "approval is awaited", "approvals are awaited"),
     ]
     said = "; ".join(text for text in found if text) or "nothing needs anybody"
     return f"{look.mark(level(view))} effectd {level(view).upper()}: {said}"
@@ -98,6 +101,7 @@ def status_screen(view: View, look: Look) -> str:
             _effects("A person must look", view.person, "show", "person", look),
             _effects("The provider can be asked", view.reconciler, "reconcile", "reconciler", look),
             _operations(view.client, look),
+            _approvals(view.approval, look),
         )
         if section
     ]
@@ -183,6 +187,20 @@ def _operations(operations: Sequence[Document], look: Look) -> str:
         )
     if len(operations) > SHOWN:
         lines.append("  more: effectctl operations list --needs client")
+    return "\n".join(lines)
+
+
+def _approvals(approvals: Sequence[Document], look: Look) -> str:
+    if not approvals:
+        return ""
+    lines = [_title("Waits for an approval", len(approvals), look)]
+    for one in approvals[:SHOWN]:
+        until = ago(one.get("expires_at"), look)
+        by = " or ".join(texts(one, "by"))
+        said = f"{one.get('prompt', '')} ({by}), expires {until}"
+        line = f"  {look.mark('waiting')} {one['operation_id']} {escape(said)}"
+        lines.append(cut(line, look.columns, look))
+    lines.append(look.paint("      effectctl approvals list", "strong"))
     return "\n".join(lines)
 
 

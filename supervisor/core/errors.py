@@ -156,11 +156,11 @@ _ROWS = (
         "RequestConflict",
         409,
         5,
-        "this id was used for another request",
-        meaning="Within a session an id names one request for ever. The body differs from the first"
-        " one.",
-        fix="Send the original body to get its operation, or choose a new id for a new request.",
-        for_model="This request id belongs to another request.",
+        "this was asked before, and differently",
+        meaning="Within a session an id names one request for ever, and an approval has one answer:"
+        " this one differs from the first.",
+        fix="Send the original body to get what came of it, or choose a new id for a new request.",
+        for_model="This was asked before, and differently; the first request counts.",
     ),
     _code(
         "NotResumable",
@@ -205,7 +205,7 @@ _ROWS = (
         409,
         7,
         "the approval was not given in time",
-        meaning="An approval is open until its expires_at and is consumed by its first answer.",
+        meaning="An approval can be answered until its expires_at; then its program is stopped.",
         fix="Send a new request if it is still wanted.",
         for_model="The approval expired; nothing more was done.",
     ),

@@ -13,26 +13,39 @@ from supervisor.core.access import Verb
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import OperationId
 from supervisor.core.program_state import Approval
-from supervisor.core.state import Operation
+from supervisor.core.state import Operation, State
 from supervisor.core.step_programs import ApprovalAsked
 from supervisor.server import Response
 from supervisor.service.context import Caller, Context, Denied, json_response, problem_response
 
 
-async def list_approvals(context: Context, _: approvals.ListApprovals, caller: Caller) -> Response:
-    """Those that wait: one's own, those one may read, and those one may answer."""
+async def list_approvals(
+    context: Context, command: approvals.ListApprovals, caller: Caller
+) -> Response:
+    """A page of those that wait, the most urgent first: one's own, those one may read, and those
+    one may answer."""
     await context.read()
-    state, visible = context.engine.state, context.visible(caller)
+    visible = context.visible(caller)
+    found = [
+        (operation, approval)
+        for operation, approval in waiting(context.engine.state)
+        if visible(operation) or await _entitled(approval, caller)
+    ]
+    start = command.page.cursor or 0
+    end = start + command.page.limit
+    items = [approval_view(operation, approval) for operation, approval in found[start:end]]
+    more = str(end) if len(found) > end else None
+    return json_response(200, {"items": items, "next_cursor": more})
+
+
+def waiting(state: State) -> list[tuple[Operation, Approval]]:
+    """The approvals that nobody has answered, the most urgent first."""
     found: list[tuple[Operation, Approval]] = []
     for operation_id, node in state.approvals.items():
         operation = state.operations[operation_id]
         assert operation.program is not None
-        approval = operation.program.approvals[node]
-        if visible(operation) or await _entitled(approval, caller):
-            found.append((operation, approval))
-    found.sort(key=lambda pair: (pair[1].expires_at, pair[0].operation_id))
-    items = [approval_view(operation, approval) for operation, approval in found]
-    return json_response(200, {"items": items, "next_cursor": None})
+        found.append((operation, operation.program.approvals[node]))
+    return sorted(found, key=lambda pair: (pair[1].expires_at, pair[0].operation_id))
 
 
 async def answer(context: Context, command: approvals.AnswerApproval, caller: Caller) -> Response:

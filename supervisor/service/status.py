@@ -43,7 +43,7 @@ def status_view(
         "degraded": degraded,
         "uptime_ms": (time.monotonic_ns() - started) // 1_000_000,
         "epoch": state.epoch,
-        "needs": _needs(mine, engine.now()),
+        "needs": {**_needs(mine, engine.now()), "approval": _approvals(state, visible)},
         "sandbox": {
             "layers": dict(engine.layers),
             "missing": [attrs.asdict(one) for one in engine.missing],
@@ -153,6 +153,11 @@ def _needs(operations: list[Operation], moment: Moment) -> dict[str, int]:
             if unresolved(effect):
                 counted[needs_of(operation, effect, moment).value] += 1
     return counted
+
+
+def _approvals(state: State, visible: Callable[[Operation], bool]) -> int:
+    """How many programs wait for an approval."""
+    return sum(visible(state.operations[one]) for one in state.approvals)
 
 
 def _journal(engine: Engine) -> dict[str, Any]:

@@ -42,6 +42,19 @@ def operation(**more: Any) -> dict[str, Any]:
     }
 
 
+def approval(**more: Any) -> dict[str, Any]:
+    return {
+        "operation_id": OP,
+        "occurrence": "ok",
+        "prompt": "Ship it?",
+        "choices": ["approve", "reject"],
+        "by": ["group:finance"],
+        "state": "pending",
+        "expires_at": "2026-03-01T11:00:00.000Z",
+        **more,
+    }
+
+
 def attempt(**more: Any) -> dict[str, Any]:
     return {
         "attempt": 0,

@@ -575,11 +575,14 @@ def test_a_program_is_sent_approved_and_shown(ctl: Ctl) -> None:
     assert "effectctl approvals list" in sent.out
     operation = OP.findall(sent.out)[0]
     assert "team=billing" in ctl("sessions", "list").out
+    assert ctl("status", "-o", "json").document["needs"]["approval"] == 1
+    assert operation in ctl("status").out
+    assert "1 approval is awaited" in ctl("status", "--check").out
     asked = ctl("approvals", "list").out
     assert f"effectctl approvals answer {operation} ok --choice approve|reject" in asked
     said = ctl("approvals", "answer", operation, "ok", "--choice", "approve")
     assert said.code == Exit.DONE
-    assert ctl("approvals", "answer", operation, "ok", "--choice", "reject").code == Exit.REFUSED
+    assert ctl("approvals", "answer", operation, "ok", "--choice", "reject").code == Exit.CONFLICT
     again = ctl(
         *("sessions", "send", session, "--program", json.dumps(PROGRAM), "-o", "json"),
         *("--input", '{"amount": 3}', "--message-id", "m1"),

@@ -39,6 +39,7 @@ from tests.cli.documents import (
     EFF2,
     OP,
     OP2,
+    approval,
     attempt,
     call,
     effect,
@@ -90,11 +91,14 @@ def test_status_names_what_needs_whom_each_with_the_command_to_type() -> None:
 def test_status_fits_one_screen_and_says_that_there_is_more() -> None:
     many = [effect(effect_id=f"eff_{i:020}") for i in range(5)]
     waiting = [operation(operation_id=f"op_{i:020}", state="interrupted") for i in range(5)]
-    text = status_screen(View(STATUS, many, many, waiting), LOOK)
+    asked = [approval(operation_id=f"op_{i:020}", prompt="Ship it? " * 20) for i in range(5)]
+    text = status_screen(View(STATUS, many, many, waiting, asked), LOOK)
     assert len(text.split("\n")) <= 40
     assert max(len(line) for line in text.split("\n")) <= 80
     assert "effectctl effects list --needs person" in text
     assert "effectctl operations list --needs client" in text
+    assert "Waits for an approval (3+)" in text
+    assert "effectctl approvals list" in text
 
 
 LEVELS: list[tuple[str, View, str]] = [
@@ -114,6 +118,7 @@ LEVELS: list[tuple[str, View, str]] = [
         "warning",
     ),
     ("reconcilable", View(STATUS, reconciler=[effect()]), "warning"),
+    ("an approval is awaited", View(STATUS, approval=[approval()]), "ok"),
     ("a client is awaited", View(STATUS, client=[operation()]), "warning"),
     (
         "a layer is missing",
@@ -550,7 +555,14 @@ def _poisoned(value: Any) -> Any:
 
 SCREENS = {
     "status": lambda: status_screen(
-        View(_poisoned(STATUS), [_poisoned(effect())], [], [_poisoned(operation())]), LOOK
+        View(
+            _poisoned(STATUS),
+            [_poisoned(effect())],
+            [],
+            [_poisoned(operation())],
+            [_poisoned(approval())],
+        ),
+        LOOK,
     ),
     "check": lambda: check_line(
         View(_poisoned({**STATUS, "state": "degraded", "degraded": FULL})), LOOK

@@ -310,7 +310,7 @@ def test_an_answer_is_accepted_once(core: Programs) -> None:
     assert unchanged(core.answer_approval("approve"))
     assert core.answer_approval("approve").repeated
     for late in (core.answer_approval("reject"), core.answer_approval("approve", by=By(7, 7))):
-        assert code(late) == "DecisionExpired"
+        assert code(late) == "RequestConflict"
         assert unchanged(late)
 
 

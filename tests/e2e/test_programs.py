@@ -115,12 +115,14 @@ def test_an_approval_waits_over_a_restart_and_is_answered_once(daemon: Daemon) -
     assert "approve" in api.recovery(one)["allowed_actions"]
     assert api.resume(one).code == "NotResumable"
     (asked,) = [a for a in api.get("approvals")["items"] if a["operation_id"] == one]
+    assert api.status()["needs"]["approval"] == 1
     assert asked["occurrence"] == "ok"
     path = f"operations/{one}/approvals/ok"
     assert api.post(path, {"choice": "perhaps"}).code == "InvalidInput"
     assert api.post(path, {"choice": "approve"}).ok()["state"] == "answered"
     assert api.post(path, {"choice": "approve"}).ok()["choice"] == "approve"
-    assert api.post(path, {"choice": "reject"}).code == "DecisionExpired"
+    assert api.post(path, {"choice": "reject"}).code == "RequestConflict"
+    assert api.get("approvals")["items"] == []
     done = api.final(one)
     assert done["state"] == "succeeded", [api.call(one) for one in done["calls"]]
     assert done["result"] == {"by": "approve"}

@@ -19,7 +19,7 @@ def approvals() -> None:
 @shared
 def list_(given: Shared, /) -> Exit:
     """Those that wait, the most urgent first, each with the command to type."""
-    found = list(given.daemon.get("approvals").get("items", []))
+    found = list(given.daemon.items("approvals"))
     named = [str(one["operation_id"]) for one in found]
     given.emit({"items": found}, lambda look: approval_list(found, look), named)
     return Exit.DONE

@@ -69,6 +69,7 @@ def _view(given: Shared) -> View:
         person=list(daemon.items("effects", limit=few, outcome="unknown", needs="person")),
         reconciler=list(daemon.items("effects", limit=few, outcome="unknown", needs="reconciler")),
         client=_waiting(daemon, few),
+        approval=list(daemon.items("approvals", limit=few)),
     )
 
 
@@ -84,5 +85,5 @@ def _waiting(daemon: Daemon, few: int) -> list[Document]:
 def _ids(view: View) -> list[str]:
     """The ids of what waits: effects, then operations."""
     return [str(one["effect_id"]) for one in (*view.person, *view.reconciler)] + [
-        str(one["operation_id"]) for one in view.client
+        str(one["operation_id"]) for one in (*view.client, *view.approval)
     ]

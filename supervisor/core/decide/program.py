@@ -62,7 +62,7 @@ def approval_asked(state: State, event: ApprovalAsked) -> Decision:
 
 
 def _answered(approval: Approval, event: ApprovalAsked) -> Decision:
-    """The same answer by the same user again is what it was; any other comes too late."""
+    """The same answer by the same user again is what it was; there is no other."""
     if approval.expired:
         return refuse("DecisionExpired", f"approval {event.node!r} was not given in time")
     by = approval.answered_by
@@ -70,8 +70,8 @@ def _answered(approval: Approval, event: ApprovalAsked) -> Decision:
     given = (by.uid, approval.choice, approval.comment)
     if given == (event.by.uid, event.choice, event.comment):
         return Decision(operation_id=event.operation_id, repeated=True)
-    detail = f"uid {by.uid} answered {approval.choice!r} already, and there is one answer"
-    return refuse("DecisionExpired", detail, fix="effectctl operations show " + event.operation_id)
+    detail = f"uid {by.uid} answered {approval.choice!r} already, and the first answer counts"
+    return refuse("RequestConflict", detail, fix="effectctl operations show " + event.operation_id)
 
 
 def _expired(wall: int, operation_id: OperationId, approval: Approval) -> tuple[Record, ...]:
