@@ -39,6 +39,7 @@ from supervisor.dispatch.conversation import Conversation
 from supervisor.dispatch.distant import look
 from supervisor.dispatch.ending import judge, killed_with_init, usage_of
 from supervisor.dispatch.engine import Engine, Live, Unavailable, new_id, spill
+from supervisor.dispatch.inputs import misfit_of
 
 RETRY_S = 0.25
 # The ladder itself waits five seconds for what cannot be killed, and sees it die meanwhile.
@@ -64,20 +65,20 @@ async def run_call(engine: Engine, call_id: CallId, lent: frozenset[int]) -> Non
 
 
 async def _queued(engine: Engine, call_id: CallId, lent: frozenset[int]) -> None:
-    handler = await _loaded(engine, call_id)
+    handler = await _loaded(engine, call_id, lent)
     if handler is None:
         return
     while True:
         async with engine.slots.of(handler), engine.slots.all:
             # The wait may have been long: it is started as what is loaded now, or refused.
-            loaded = None if engine.draining else await _loaded(engine, call_id)
+            loaded = None if engine.draining else await _loaded(engine, call_id, lent)
             sibling = await _placed(engine, loaded, call_id, lent) if loaded is not None else None
         if sibling is None:
             return
         await sibling.wait()
 
 
-async def _loaded(engine: Engine, call_id: CallId) -> Handler | None:
+async def _loaded(engine: Engine, call_id: CallId, lent: frozenset[int]) -> Handler | None:
     """The call's handler; without one the call leaves the queue, with the reason recorded."""
     if call_id not in engine.state.calls:
         return None  # cancelled, and its operation evicted, while it waited
@@ -86,7 +87,7 @@ async def _loaded(engine: Engine, call_id: CallId) -> Handler | None:
     handler = engine.handlers.get(name)
     if handler is None:
         refusal = Refusal("UnknownHandler", f"handler {name!r} is not loaded", call_id=call_id)
-        await engine.commit(Withheld(engine.now(), call_id, refusal))
+        await engine.commit(Withheld(engine.now(), call_id, refusal), lent)
     return handler
 
 
@@ -104,7 +105,11 @@ async def _placed(
         if looked.waits:
             return _change(engine, call_id)
         if not _opens(looked):
-            await engine.commit(asked)
+            await engine.commit(asked, lent)
+            return None
+        misfit = misfit_of(handler, engine.state.call(call_id))
+        if misfit is not None:
+            await engine.commit(Withheld(engine.now(), call_id, misfit), lent)
             return None
         sandbox = await prepare(engine, handler, writes=True)
     except (SandboxUnavailable, OSError) as unavailable:
@@ -113,7 +118,7 @@ async def _placed(
         return None
     try:
         changes = _change(engine, call_id)
-        decision = await _reserved(engine, call_id, sandbox, digest)
+        decision = await _reserved(engine, call_id, sandbox, digest, lent)
         gate = _opens(decision)
         if gate is not None:
             await Attempt(engine, handler, sandbox, gate, lent).run()
@@ -147,18 +152,20 @@ async def prepare(engine: Engine, handler: Handler, *, writes: bool) -> Sandbox:
     raise SandboxUnavailable("launcher", "the launcher ends again and again", remedy)
 
 
-async def _reserved(engine: Engine, call_id: CallId, sandbox: Sandbox, digest: str) -> Decision:
+async def _reserved(
+    engine: Engine, call_id: CallId, sandbox: Sandbox, digest: str, lent: frozenset[int]
+) -> Decision:
     """Reserve, start and announce in one frame; wait as long as the disk is full."""
     identity, layers = identity_of(sandbox), sandbox.layers
-    return await _committed(engine, lambda: _ready(engine, call_id, digest, identity, layers))
+    return await _committed(engine, lambda: _ready(engine, call_id, digest, identity, layers), lent)
 
 
-async def _committed(engine: Engine, event: Callable[[], Ready]) -> Decision:
+async def _committed(engine: Engine, event: Callable[[], Ready], lent: frozenset[int]) -> Decision:
     """A full disk refuses new work and heals: a queued call waits for that."""
     while True:
         await engine.make_room()
         try:
-            return await engine.commit(event())
+            return await engine.commit(event(), lent)
         except Unavailable as unavailable:
             full = unavailable.refusal.code == "JournalUnavailable"
             if not full or engine.draining or engine.journal.poisoned is not None:

@@ -10,6 +10,7 @@ from supervisor.program.document import (
     End,
     Node,
     Parallel,
+    Place,
     Program,
 )
 from supervisor.program.expression import Faulty, Meter
@@ -25,6 +26,7 @@ __all__ = [
     "Meter",
     "Node",
     "Parallel",
+    "Place",
     "Program",
     "parse",
     "program_of",

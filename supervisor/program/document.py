@@ -62,18 +62,31 @@ Node = Bind | CallTool | Approve | Parallel | End
 
 
 @attrs.frozen
+class Place:
+    """A call, with its node's path and its pointer in the document."""
+
+    path: str
+    pointer: str
+    node: CallTool
+
+
+@attrs.frozen
 class Program:
     nodes: tuple[Node, ...]
 
-    def calls(self) -> Iterator[tuple[str, CallTool]]:
-        """Every call with its path, in the order of the document."""
-        for node in self.nodes:
+    def calls(self) -> Iterator[Place]:
+        """Every call, in the order of the document."""
+        for number, node in enumerate(self.nodes):
+            at = f"/nodes/{number}"
             if isinstance(node, CallTool):
-                yield node.id, node
+                yield Place(node.id, f"{at}/call_tool", node)
             elif isinstance(node, Parallel):
                 for name, branch in node.branches.items():
-                    yield from (
-                        (f"{node.id}.{name}.{one.id}", one)
-                        for one in branch
-                        if isinstance(one, CallTool)
-                    )
+                    yield from _in_branch(f"{node.id}.{name}", f"{at}/parallel/branches", branch)
+
+
+def _in_branch(path: str, at: str, branch: tuple[Bind | CallTool, ...]) -> Iterator[Place]:
+    name = path.partition(".")[2]
+    for number, one in enumerate(branch):
+        if isinstance(one, CallTool):
+            yield Place(f"{path}.{one.id}", f"{at}/{name}/{number}/call_tool", one)

@@ -28,6 +28,9 @@ BRANCHES_MAX = 64
 BY = re.compile(r"(group|user):[A-Za-z0-9_.@-]{1,64}|(uid|gid):[0-9]{1,10}")
 EXPIRES_MAX_MS = 366 * 86_400_000
 TIMEOUT_MAX_MS = 2**31
+# Documents whose programs are at hand: more than move at a time, and a bound on their memory.
+KNOWN_MAX = 256
+_known: dict[int, tuple[Any, Program]] = {}
 _WORDS = ("bind", "call_tool", "parallel", "approve", "give", "stop")
 _INSIDE = ("bind", "call_tool")
 
@@ -45,11 +48,21 @@ def parse(value: Any) -> Program | tuple[Fault, ...]:
     return tuple(reader.faults) or Program(nodes)
 
 
-def program_of(value: Any) -> Program:
-    """The program of a document that was accepted once, and is one therefore."""
-    found = parse(value)
-    assert isinstance(found, Program), found
-    return found
+def program_of(document: Any) -> Program:
+    """The program of a document that was accepted once, and is one therefore.
+
+    Read once for each document, not for each frame. It is known by which object it is, since
+    nothing changes one; so the object is kept as well, and its id names no other.
+    """
+    _, program = _known.pop(id(document), (None, None))
+    if program is None:
+        found = parse(document)
+        assert isinstance(found, Program), found
+        program = found
+    if len(_known) >= KNOWN_MAX:
+        del _known[next(iter(_known))]
+    _known[id(document)] = (document, program)  # the one that was asked for last stands last
+    return program
 
 
 class _Reader:

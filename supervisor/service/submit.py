@@ -12,11 +12,11 @@ from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId, OperationId, SessionId, default_session
 from supervisor.core.state import Operation
 from supervisor.core.step import Message, Opened, Submitted
-from supervisor.core.step_programs import ProgramSubmitted
 from supervisor.dispatch.command import terms_of
 from supervisor.dispatch.engine import new_id
-from supervisor.program import Program
+from supervisor.dispatch.inputs import unfit
 from supervisor.server import Response
+from supervisor.service import programs
 from supervisor.service.context import Caller, Context, Denied, json_response, problem_response
 
 
@@ -39,7 +39,7 @@ async def send(context: Context, command: sessions.SendMessage, caller: Caller) 
     if isinstance(command.work, sessions.OpenWork):
         event: Message = _opened(context, command, session, caller)
     elif isinstance(command.work, sessions.ProgramWork):
-        event = _program(context, command, command.work, session, caller, known)
+        event = await programs.submitted(context, command, command.work, session, caller, known)
     else:
         event = _submitted(
             context, command, command.work, session, command.message_id, caller, known
@@ -128,52 +128,6 @@ def _opened(
     )
 
 
-def _program(
-    context: Context,
-    command: sessions.SendMessage,
-    work: sessions.ProgramWork,
-    session: SessionId,
-    caller: Caller,
-    known: Operation | None,
-) -> ProgramSubmitted:
-    """Every handler that it can reach is looked at before anything is accepted."""
-    config = context.engine.config
-    handlers = {} if known is not None else _reachable(context, work.program, caller)
-    return ProgramSubmitted(
-        now=context.engine.now(),
-        operation_id=OperationId(new_id("op_")),
-        session_id=session,
-        request_id=command.message_id,
-        request_digest=command.request_digest,
-        by=caller.by,
-        max_run_ms=command.max_run_ms,
-        labels=command.labels,
-        operations_max=config.limits.operations_per_session,
-        operations_kept=config.limits.operations_kept,
-        document=work.document,
-        input=work.input,
-        terms=tuple(terms_of(one) for _, one in sorted(handlers.items())),
-        not_resumable=tuple(
-            f"handler {name!r} declares no contracts"
-            for name, one in sorted(handlers.items())
-            if not one.manifest.eligible_for_resume
-        ),
-    )
-
-
-def _reachable(context: Context, program: Program, caller: Caller) -> dict[str, Handler]:
-    found: dict[str, Handler] = {}
-    for path, node in program.calls():
-        handler = context.handler(node.handler)
-        context.permit_handler(handler, caller)
-        most = handler.manifest.timeout_ms
-        if node.timeout_ms is not None and node.timeout_ms > most:
-            detail = f"node {path!r}: timeout_ms is at most the manifest's {most}"
-            raise Denied(Refusal("InvalidInput", detail, pointer="/program/nodes"))
-        found[node.handler] = handler
-    return found
-
-
 def timeout_of(handler: Handler, asked: int | None) -> int:
     """What was asked for, at most what the manifest says; else that."""
     most = handler.manifest.timeout_ms
@@ -185,12 +139,7 @@ def timeout_of(handler: Handler, asked: int | None) -> int:
 
 def check_input(handler: Handler, value: Any) -> None:
     """Against the handler's schema, if it has one; Denied with the pointer."""
-    if handler.input_schema is None:
-        return
-    # A fifth of the start-up time, and most handlers have no schema.
-    from config.schemas import input_fault  # noqa: PLC0415
-
-    fault = input_fault(handler.input_schema, value)
+    fault = unfit(handler, value)
     if fault is not None:
         raise Denied(Refusal("InvalidInput", fault.message, pointer=f"/input{fault.pointer}"))
 

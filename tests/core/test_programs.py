@@ -17,6 +17,7 @@ from supervisor.core.state import Operation, State
 from supervisor.core.step import CancelAsked, Decision
 from supervisor.core.step_programs import ApprovalAsked, ApprovalsTimePassed, ProgramSubmitted
 from supervisor.journal.records import decode
+from supervisor.program import parse
 from tests.core.made import (
     CLIENT,
     KEY,
@@ -372,6 +373,24 @@ def test_the_fold_of_a_program_is_carried_and_evaluates_nothing(
     for position, payload in enumerate(core.frames, 1):
         state = fold(state, position, decode(payload))
     assert state == core.state
+
+
+def test_a_long_program_is_read_once_and_not_in_every_frame(
+    core: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = 0
+
+    def counted(value: Any) -> Any:
+        nonlocal reads
+        reads += 1
+        return parse(value)
+
+    monkeypatch.setattr("supervisor.program.reading.parse", counted)
+    core.send(*[call(f"n{number}") for number in range(30)], GIVE)
+    for number in range(30):
+        core.finish(f"n{number}")
+    assert core.standing is OperationState.SUCCEEDED
+    assert reads == 1
 
 
 @pytest.mark.guarantee("P4", "R1", "R4")

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 from hypothesis import given
 
-from supervisor.program import Faulty, Meter, Program, parse
+from supervisor.program import Faulty, Meter, Program, parse, reading
 from supervisor.program.expression import check, evaluate
 from supervisor.program.schema import SCHEMAS
 from supervisor.program.template import filled
@@ -63,7 +63,11 @@ def document(*nodes: Any) -> dict[str, Any]:
 def test_a_document_is_read_as_what_it_says():
     program = parse(GOOD)
     assert isinstance(program, Program)
-    assert [path for path, _ in program.calls()] == ["charge", "both.mail.m", "both.ticket.t"]
+    assert {one.path: one.pointer for one in program.calls()} == {
+        "charge": "/nodes/1/call_tool",
+        "both.mail.m": "/nodes/2/parallel/branches/mail/0/call_tool",
+        "both.ticket.t": "/nodes/2/parallel/branches/ticket/1/call_tool",
+    }
     jsonschema.validate(GOOD, SCHEMAS["program-v1"])
 
 
@@ -177,6 +181,28 @@ def test_anything_is_a_program_or_has_faults(value: Any):
     for whole in (value, {**GOOD, "nodes": value}, document(value, END)):
         found = parse(whole)
         assert isinstance(found, Program) or found
+
+
+def test_a_document_is_read_once_and_no_more_are_kept_than_a_bound(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    reads: list[Any] = []
+
+    def counted(value: Any) -> Any:
+        reads.append(value)
+        return parse(value)
+
+    monkeypatch.setattr(reading, "parse", counted)
+    first = document(END)
+    program = reading.program_of(first)
+    assert reading.program_of(first) is program
+    assert reads == [first]
+    for number in range(reading.KNOWN_MAX):
+        other = document({"id": "n", "bind": f"`{number}`"}, END)
+        assert reading.program_of(other).nodes[0].expression == f"`{number}`"  # type: ignore[union-attr]  # a Bind
+        assert reading.program_of(first) is program  # what moves is not what goes
+    assert len(reading._known) <= reading.KNOWN_MAX
+    assert len(reads) == 1 + reading.KNOWN_MAX
 
 
 # --- expressions --------------------------------------------------------------------------

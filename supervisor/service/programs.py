@@ -1,0 +1,98 @@
+"""A program as a message: each handler that it calls is looked at before anything is accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from config.load import Handler
+from supervisor.api import sessions
+from supervisor.core.errors import Refusal
+from supervisor.core.ids import OperationId, SessionId
+from supervisor.core.state import Operation
+from supervisor.core.step_programs import ProgramSubmitted
+from supervisor.dispatch.command import terms_of
+from supervisor.dispatch.engine import new_id
+from supervisor.dispatch.inputs import unfit
+from supervisor.program import Place, Program, template
+from supervisor.service.context import Caller, Context, Denied, Lacking
+
+
+async def submitted(
+    context: Context,
+    command: sessions.SendMessage,
+    work: sessions.ProgramWork,
+    session: SessionId,
+    caller: Caller,
+    known: Operation | None,
+) -> ProgramSubmitted:
+    """What is to be decided; Denied with every fault. A message that is known has none any more."""
+    config = context.engine.config
+    handlers = {} if known is not None else await _reachable(context, work.program, caller)
+    return ProgramSubmitted(
+        now=context.engine.now(),
+        operation_id=OperationId(new_id("op_")),
+        session_id=session,
+        request_id=command.message_id,
+        request_digest=command.request_digest,
+        by=caller.by,
+        max_run_ms=command.max_run_ms,
+        labels=command.labels,
+        operations_max=config.limits.operations_per_session,
+        operations_kept=config.limits.operations_kept,
+        document=work.document,
+        input=work.input,
+        terms=tuple(terms_of(one) for _, one in sorted(handlers.items())),
+        not_resumable=tuple(
+            f"handler {name!r} declares no contracts"
+            for name, one in sorted(handlers.items())
+            if not one.manifest.eligible_for_resume
+        ),
+    )
+
+
+async def _reachable(context: Context, program: Program, caller: Caller) -> dict[str, Handler]:
+    """The handlers of its calls, by name; Denied, as the first fault says, with all of them."""
+    found: dict[str, Handler] = {}
+    faults: list[Refusal] = []
+    for place in program.calls():
+        try:
+            handler = context.handler(place.node.handler)
+            context.permit_handler(handler, caller)
+        except Denied as denied:
+            faults.append(_at(place, "/handler", denied.refusal))
+        except Lacking as lacking:
+            faults.append(_at(place, "/handler", await lacking.refusal(caller.peer.uid)))
+        else:
+            found[place.node.handler] = handler
+            faults += [_at(place, *fault) for fault in _unfit(handler, place)]
+    if not faults:
+        return found
+    listed = [
+        {"pointer": one.pointer, "code": one.code, "detail": one.detail}
+        for one in faults[: sessions.FAULTS_MAX]
+    ]
+    raise Denied(attrs.evolve(faults[0], extra={"faults": listed}))
+
+
+def _at(place: Place, member: str, refusal: Refusal) -> Refusal:
+    detail = f"node {place.path!r}: {refusal.detail}"
+    pointer = f"/program{place.pointer}{member}"
+    return attrs.evolve(refusal, detail=detail, pointer=pointer)
+
+
+def _unfit(handler: Handler, place: Place) -> Iterator[tuple[str, Refusal]]:
+    """What does not fit the handler, as far as that can be said before anything has a value."""
+    most = handler.manifest.timeout_ms
+    if place.node.timeout_ms is not None and place.node.timeout_ms > most:
+        yield "/timeout_ms", Refusal("InvalidInput", f"timeout_ms is at most the manifest's {most}")
+    fault = unfit(handler, place.node.input) if _is_literal(place.node.input) else None
+    if fault is not None:
+        detail = f"handler {handler.name!r} does not take this input: {fault.message}"
+        yield f"/input{fault.pointer}", Refusal("InvalidInput", detail)
+
+
+def _is_literal(value: Any) -> bool:
+    return next(template.expressions(value, ""), None) is None
