@@ -25,7 +25,7 @@ from supervisor import server
 from supervisor.delegated import delegated_cgroup
 from supervisor.dispatch import Engine, Unavailable, visible
 from supervisor.dispatch.approvals import expire_approvals
-from supervisor.dispatch.attempt import run_call
+from supervisor.dispatch.queued import run_call
 from supervisor.housekeeping import housekeep
 from supervisor.journal import blobs, durably
 from supervisor.journal.damaged import DamagedJournal

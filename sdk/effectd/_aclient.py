@@ -161,11 +161,12 @@ class AsyncClient(Settings):
         message_id: str,
         max_run_ms: int,
         program_input: object = None,
+        inputs: Optional[Mapping[str, object]] = None,
         session_id: Optional[str] = None,
         labels: Optional[Mapping[str, str]] = None,
     ) -> Document:
         """See Client.send_program."""
-        asked = (program, program_input, message_id, max_run_ms, session_id, labels)
+        asked = (program, program_input, inputs, message_id, max_run_ms, session_id, labels)
         return await self._run(_programs.send(*asked, self._patience()))
 
     async def approvals(self) -> list[Document]:

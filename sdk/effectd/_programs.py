@@ -13,6 +13,7 @@ from effectd._flow import Flow, Patience, post
 def send(  # one for each field of the request
     program: Mapping[str, object],
     program_input: object,
+    inputs: Optional[Mapping[str, object]],
     message_id: str,
     max_run_ms: int,
     session_id: Optional[str],
@@ -26,6 +27,8 @@ def send(  # one for each field of the request
         "program": program,
         "program_input": program_input,
     }
+    if inputs is not None:
+        body["inputs"] = inputs
     if labels is not None:
         body["labels"] = labels
     path = ("sessions", session_id or f"uid:{os.getuid()}", "messages")

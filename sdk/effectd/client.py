@@ -251,14 +251,16 @@ class Client(Settings):
         message_id: str,
         max_run_ms: int,
         program_input: object = None,
+        inputs: Optional[Mapping[str, object]] = None,
         session_id: Optional[str] = None,
         labels: Optional[Mapping[str, str]] = None,
     ) -> Document:
         """Run a program (effectd-program-v1); the operation as it is accepted.
 
         `message_id` and `session_id` are as in `open`; `operation(..., wait_ms=N)` waits for it.
+        `inputs` are raw: the daemon writes them nowhere, and cannot resume the program.
         """
-        asked = (program, program_input, message_id, max_run_ms, session_id, labels)
+        asked = (program, program_input, inputs, message_id, max_run_ms, session_id, labels)
         return self._run(_programs.send(*asked, self._patience()))
 
     def approvals(self) -> list[Document]:

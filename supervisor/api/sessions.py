@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import attrs
 
@@ -11,9 +11,12 @@ from supervisor.api.command import Command, Page, page_of, wait_of
 from supervisor.api.fields import Fields, Invalid, Query
 from supervisor.core.checkpoint import canonical_digest
 from supervisor.program import Program, parse
+from supervisor.program.reading import NODE_ID
+from supervisor.program.template import pointer
 
 WORK = ("call", "program", "open")
 FAULTS_MAX = 100
+INPUTS_MAX = 64
 
 
 @attrs.frozen
@@ -49,11 +52,12 @@ class OpenWork:
 
 @attrs.frozen
 class ProgramWork:
-    """A program that is valid, and its input."""
+    """A program that is valid, its input, and its raw inputs: those are never written down."""
 
     document: Any
     program: Program
     input: Any
+    inputs: Mapping[str, Any] = attrs.field(factory=dict[str, Any], repr=False)
 
 
 @attrs.frozen
@@ -124,6 +128,8 @@ def message(path: Sequence[str], _: Query, fields: Fields) -> Command:
                 "program_input": work.input,
                 "max_run_ms": max_run_ms,
                 "labels": labels,
+                # Not their values: whoever holds the journal could try what gives this digest.
+                **({"inputs": sorted(work.inputs)} if work.inputs else {}),
             }
         )
     return SendMessage(path[0], message_id, digest, work, max_run_ms, labels, wait_of(fields))
@@ -141,10 +147,22 @@ def _call(fields: Fields) -> CallWork:
 
 def _program(fields: Fields) -> ProgramWork:
     """Every fault of the document is in `faults`; the first one is the answer's own."""
-    document = fields.any("program")
-    found = parse(document)
+    document, inputs = fields.any("program"), _inputs(fields)
+    found = parse(document, tuple(sorted(inputs)))
     if isinstance(found, Program):
-        return ProgramWork(document, found, fields.any("program_input", None))
+        return ProgramWork(document, found, fields.any("program_input", None), inputs)
     faults = [{"pointer": f"/program{one.pointer}", "detail": one.detail} for one in found]
     first = faults[0]
     raise Invalid(first["detail"], first["pointer"], extra={"faults": faults[:FAULTS_MAX]})
+
+
+def _inputs(fields: Fields) -> Mapping[str, Any]:
+    """By name. Their names are written down, so they are kept to what expressions can say."""
+    value = fields.any("inputs", {})
+    members = cast("dict[str, Any]", value) if isinstance(value, dict) else None
+    if members is None or len(members) > INPUTS_MAX:
+        raise Invalid(f"'inputs' must be an object of at most {INPUTS_MAX} members", "/inputs")
+    for name in members:
+        if NODE_ID.fullmatch(name) is None:
+            raise Invalid("a letter or _, then up to 63 of A-Za-z0-9_-", f"/inputs{pointer(name)}")
+    return members

@@ -73,9 +73,10 @@ def _program(operation: Operation, program: ProgramState) -> dict[str, Any]:
     """Where a program is, by its nodes' paths."""
     end = program.end
     return {
-        "resumable": not program.not_resumable,
-        "not_resumable": list(program.not_resumable),
+        "resumable": not program.obstacles,
+        "not_resumable": list(program.obstacles),
         "input": program.input,
+        "inputs": list(program.inputs),
         "bindings": dict(sorted(program.bound.items())),
         "calls": dict(sorted(program.calls.items())),
         "approvals": [

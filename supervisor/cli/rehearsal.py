@@ -89,42 +89,12 @@ ANNOUNCED = "announces"
 
 def command_for(config: Config, handler: Handler, value: Any) -> Command:
     """The command as the daemon would start it, for a call of no operation."""
-    from supervisor.core.checkpoint import canonical_digest
-    from supervisor.core.evolve import fold
-    from supervisor.core.ids import CallId, OperationId, default_session
-    from supervisor.core.record import By, CallAccepted, Kind, OperationAccepted
-    from supervisor.core.state import State
-    from supervisor.dispatch.command import command_of, secrets_of, terms_of
+    from supervisor.core.ids import AttemptKey, CallId, OperationId
+    from supervisor.dispatch.command import command_of, secrets_of
 
-    operation, call = OperationId("op_" + "0" * 20), CallId("call_" + "0" * 20)
-    terms, by = terms_of(handler), By(0, 0)
-    state = fold(
-        State(),
-        1,
-        [
-            OperationAccepted(
-                at=0,
-                operation_id=operation,
-                kind=Kind.DISPATCH,
-                session_id=default_session(0),
-                request_id="rehearsal",
-                request_digest=canonical_digest(value),
-                by=by,
-                max_run_ms=2 * terms.timeout_ms + 1,
-            ),
-            CallAccepted(
-                at=0,
-                operation_id=operation,
-                call_id=call,
-                terms=terms,
-                input=value,
-                timeout_ms=terms.timeout_ms,
-                by=by,
-            ),
-        ],
-    )
+    key = AttemptKey(CallId("call_" + "0" * 20), 0)
     secrets = secrets_of(config, handler)
-    return command_of(handler, state.operations[operation], call, 0, None, secrets)
+    return command_of(handler, OperationId("op_" + "0" * 20), key, None, secrets, value)
 
 
 def rehearse(

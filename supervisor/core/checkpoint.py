@@ -55,6 +55,8 @@ def _program(program: ProgramState) -> dict[str, Any]:
         "input_digest": canonical_digest(program.input),
         "artifacts": {one.handler: one.digest for one in program.terms},
         "not_resumable": list(program.not_resumable),
+        **({"version": program.version} if program.version != 1 else {}),
+        **({"inputs": list(program.inputs)} if program.inputs else {}),
         "bindings": dict(program.bound),
         "calls": dict(program.calls),
         "approvals": {

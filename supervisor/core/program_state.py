@@ -10,6 +10,9 @@ from immutables import Map
 from supervisor.core.ids import CallId
 from supervisor.core.record import By, Ended, Terms
 
+# Of program checkpoints: what the nodes of an accepted program mean, and how it goes on.
+VERSION = 1
+
 
 @attrs.frozen
 class Approval:
@@ -54,8 +57,26 @@ class ProgramState:
     calls: Map[str, CallId] = attrs.field(factory=Map[str, CallId])
     approvals: Map[str, Approval] = attrs.field(factory=Map[str, Approval])
     end: ProgramEnd | None = None
+    # The names of its raw inputs, whose values are nowhere in the fold.
+    inputs: tuple[str, ...] = ()
+    version: int = 1
+
+    @property
+    def known(self) -> bool:
+        """Whether this version of effectd may move it."""
+        return self.version == VERSION
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """Why it cannot be resumed, each reason; none when it can."""
+        if self.known:
+            return self.not_resumable
+        other = f"it goes by version {self.version} of programs, and this effectd by {VERSION}"
+        return (other, *self.not_resumable)
 
     @property
     def pending(self) -> Approval | None:
         """The approval that it waits for: one at the most."""
+        if not self.known:
+            return None
         return next((one for one in self.approvals.values() if one.pending), None)

@@ -25,6 +25,7 @@ from supervisor.core.lineage import (
 )
 from supervisor.core.matching import unsettled
 from supervisor.core.moment import Moment
+from supervisor.core.program_state import ProgramState
 from supervisor.core.record import Kind
 from supervisor.core.standing import (
     TERMINAL,
@@ -133,12 +134,22 @@ def resume_plans(operation: Operation, now: Moment) -> list[Plan | Refusal]:
         return [plan(operation, operation.calls[operation.call_order[0]], now)]
     if operation.lost:
         return [_program_lost(operation)]
+    if operation.program.obstacles:
+        return [not_resumable(operation.program)]
     stuck = [operation.calls[one] for one in operation.program.calls.values()]
     stuck = sorted(
         (one for one in stuck if node_waits(operation, one.call_id)),
         key=lambda one: operation.call_order.index(one.call_id),
     )
     return [_node_plan(operation, one, now) for one in stuck]
+
+
+def not_resumable(program: ProgramState) -> Refusal:
+    """What is said where a program would have to be moved on, and may not be."""
+    fix = "Settle its effects, or cancel it; send what is missing with another message id."
+    if not program.known:
+        fix = "Resume it with the effectd that it was accepted by; or cancel it, and send it again."
+    return Refusal("NotResumable", "; ".join(program.obstacles), fix=fix)
 
 
 def _program_lost(operation: Operation) -> Refusal:

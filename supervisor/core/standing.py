@@ -182,7 +182,9 @@ def _program_at_rest(program: ProgramState) -> OperationState:
         return _PROGRAM_ENDED[program.end.ended]
     if program.pending is not None:
         return OperationState.WAITING
-    return OperationState.FAILED if program.not_resumable else OperationState.INTERRUPTED
+    # Another version's may be resumed by that one yet.
+    stuck = program.known and program.not_resumable
+    return OperationState.FAILED if stuck else OperationState.INTERRUPTED
 
 
 def _dispatch_ended(operation: Operation) -> OperationState | None:

@@ -13,12 +13,14 @@ from supervisor.core.step import Input, Message
 
 @attrs.frozen(kw_only=True)
 class ProgramSubmitted(Message):
-    """A program that was found valid; `terms` of every handler that it can reach."""
+    """A program that was found valid; `terms` of every handler that it can reach, and the names
+    of its raw `inputs`."""
 
     document: Any
     input: Any
     terms: tuple[Terms, ...]
     not_resumable: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
 
 
 @attrs.frozen

@@ -1,4 +1,4 @@
-"""One attempt's life: slot, sandbox, durable start, gate, conversation, proven end.
+"""One attempt's life: durable start, last look, gate, conversation, proven end.
 
 Whatever ends it (exit, deadline, cancel, shutdown, a limit), the same ladder runs, and
 nothing is said of its end before its whole tree is proven dead.
@@ -6,9 +6,7 @@ nothing is said of its end before its whole tree is proven dead.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable
 
 import attrs
 import trio
@@ -26,111 +24,25 @@ from sandbox.spec import (
     SandboxUnavailable,
     Unkillable,
 )
-from supervisor.core.decide import decide
 from supervisor.core.decide.attempt import artifact_refusal
 from supervisor.core.errors import Refusal
-from supervisor.core.ids import AttemptKey, CallId, EffectId
+from supervisor.core.ids import AttemptKey
 from supervisor.core.record import Exit, Identity, Outcome
-from supervisor.core.step import Decision, Exited, Input, OpenGate, Ready, Withheld
+from supervisor.core.step import Decision, Exited, Input, OpenGate
 from supervisor.core.step import Lost as LostEvent
 from supervisor.dispatch.authority import authority
 from supervisor.dispatch.command import Secrets, command_of, secrets_of, spec_of
 from supervisor.dispatch.conversation import Conversation
 from supervisor.dispatch.distant import look
 from supervisor.dispatch.ending import judge, killed_with_init, usage_of
-from supervisor.dispatch.engine import Engine, Live, Unavailable, new_id, spill
-from supervisor.dispatch.inputs import misfit_of
+from supervisor.dispatch.engine import Engine, Live, Unavailable, spill
+from supervisor.dispatch.inputs import Given, given_to
 
 RETRY_S = 0.25
 # The ladder itself waits five seconds for what cannot be killed, and sees it die meanwhile.
 UNKILLABLE_RETRY_S = 0.25
-# For asking beforehand whether a sandbox is worth preparing: it is never written down.
-_NOBODY = Identity(0, 0, "")
 LAUNCHER_TRIES = 20
 _NS_PER_MS = 1_000_000
-
-
-async def run_call(engine: Engine, call_id: CallId, lent: frozenset[int]) -> None:
-    """Start a queued call as soon as there is a place for it, and see it to its end.
-
-    `lent` are groups of the requesting process that the host's database does not know.
-    """
-    try:
-        await _queued(engine, call_id, lent)
-    except Unavailable as unavailable:
-        # It stays queued in the journal; the restart interrupts it, and it can be resumed.
-        print(f"effectd: {call_id} was not started: {unavailable}", file=sys.stderr)  # noqa: T201
-    finally:
-        engine.finish()
-
-
-async def _queued(engine: Engine, call_id: CallId, lent: frozenset[int]) -> None:
-    handler = await _loaded(engine, call_id, lent)
-    if handler is None:
-        return
-    while True:
-        async with engine.slots.of(handler), engine.slots.all:
-            # The wait may have been long: it is started as what is loaded now, or refused.
-            loaded = None if engine.draining else await _loaded(engine, call_id, lent)
-            sibling = await _placed(engine, loaded, call_id, lent) if loaded is not None else None
-        if sibling is None:
-            return
-        await sibling.wait()
-
-
-async def _loaded(engine: Engine, call_id: CallId, lent: frozenset[int]) -> Handler | None:
-    """The call's handler; without one the call leaves the queue, with the reason recorded."""
-    if call_id not in engine.state.calls:
-        return None  # cancelled, and its operation evicted, while it waited
-    name = engine.state.call(call_id).terms.handler
-    await engine.refresh()
-    handler = engine.handlers.get(name)
-    if handler is None:
-        refusal = Refusal("UnknownHandler", f"handler {name!r} is not loaded", call_id=call_id)
-        await engine.commit(Withheld(engine.now(), call_id, refusal), lent)
-    return handler
-
-
-async def _placed(
-    engine: Engine, handler: Handler, call_id: CallId, lent: frozenset[int]
-) -> trio.Event | None:
-    """With a slot: nothing is prepared for what would be refused anyway.
-
-    Returns what to wait for, without the slot, where only a running sibling is in the way.
-    """
-    try:
-        digest = await look(handler, fresh, handler)
-        asked = _ready(engine, call_id, digest, _NOBODY, ())
-        looked = decide(engine.state, asked)
-        if looked.waits:
-            return _change(engine, call_id)
-        if not _opens(looked):
-            await engine.commit(asked, lent)
-            return None
-        misfit = misfit_of(handler, engine.state.call(call_id))
-        if misfit is not None:
-            await engine.commit(Withheld(engine.now(), call_id, misfit), lent)
-            return None
-        sandbox = await prepare(engine, handler, writes=True)
-    except (SandboxUnavailable, OSError) as unavailable:
-        refusal = Refusal("SandboxUnavailable", str(unavailable), call_id=call_id)
-        await engine.commit(Withheld(engine.now(), call_id, refusal), lent)
-        return None
-    try:
-        changes = _change(engine, call_id)
-        decision = await _reserved(engine, call_id, sandbox, digest, lent)
-        gate = _opens(decision)
-        if gate is not None:
-            await Attempt(engine, handler, sandbox, gate, lent).run()
-        return changes if decision.waits else None
-    finally:
-        with trio.CancelScope(shield=True):
-            await sandbox.discard()
-
-
-def _change(engine: Engine, call_id: CallId) -> trio.Event:
-    """The next frame about the call's operation."""
-    return engine.events.change_of(engine.state.calls[call_id])
 
 
 async def prepare(engine: Engine, handler: Handler, *, writes: bool) -> Sandbox:
@@ -150,39 +62,6 @@ async def prepare(engine: Engine, handler: Handler, *, writes: bool) -> Sandbox:
             await trio.sleep(RETRY_S)
     remedy = "Look at the daemon's messages; it starts a new one."
     raise SandboxUnavailable("launcher", "the launcher ends again and again", remedy)
-
-
-async def _reserved(
-    engine: Engine, call_id: CallId, sandbox: Sandbox, digest: str, lent: frozenset[int]
-) -> Decision:
-    """Reserve, start and announce in one frame; wait as long as the disk is full."""
-    identity, layers = identity_of(sandbox), sandbox.layers
-    return await _committed(engine, lambda: _ready(engine, call_id, digest, identity, layers), lent)
-
-
-async def _committed(engine: Engine, event: Callable[[], Ready], lent: frozenset[int]) -> Decision:
-    """A full disk refuses new work and heals: a queued call waits for that."""
-    while True:
-        await engine.make_room()
-        try:
-            return await engine.commit(event(), lent)
-        except Unavailable as unavailable:
-            full = unavailable.refusal.code == "JournalUnavailable"
-            if not full or engine.draining or engine.journal.poisoned is not None:
-                raise
-        await trio.sleep(RETRY_S)
-
-
-def _ready(
-    engine: Engine, call_id: CallId, digest: str, identity: Identity, layers: tuple[str, ...]
-) -> Ready:
-    margin_ms = engine.config.budget_margin_ms
-    effect_id = EffectId(new_id("eff_"))
-    return Ready(engine.now(), call_id, digest, identity, layers, margin_ms, effect_id)
-
-
-def _opens(decision: Decision) -> OpenGate | None:
-    return next((d for d in decision.directives if isinstance(d, OpenGate)), None)
 
 
 def identity_of(sandbox: Sandbox) -> Identity:
@@ -230,19 +109,23 @@ class Attempt:
 
     async def _checked(self) -> None:
         """Cancellation, authority, artifacts and secrets once more, right before the spawn."""
-        secrets: Secrets | None = None
         try:
-            refusal = await self._changed()
-            if refusal is None:
-                secrets = secrets_of(self._engine.config, self._handler)
+            looked = await self._changed() or self._handed()
         except (ConfigError, SandboxUnavailable, OSError) as error:  # nothing to look with, or at
-            refusal = Refusal("SandboxUnavailable", str(error), call_id=self._key.call_id)
-        if refusal is not None or secrets is None:
-            assert refusal is not None
+            looked = Refusal("SandboxUnavailable", str(error), call_id=self._key.call_id)
+        if isinstance(looked, Refusal):
             await self._sandbox.discard()
-            await self._record(self._not_started(refusal.code, refusal.detail))
+            await self._record(self._not_started(looked.code, looked.detail))
             return
-        await self._opened(secrets)
+        await self._opened(*looked)
+
+    def _handed(self) -> tuple[Secrets, Given] | Refusal:
+        """What is in no record: the secrets as they are now, and the input with its raw inputs."""
+        operation = self._engine.state.operation_of(self._key.call_id)
+        given = given_to(self._engine.raw, operation, operation.calls[self._key.call_id])
+        if isinstance(given, Refusal):
+            return given
+        return secrets_of(self._engine.config, self._handler), given
 
     async def _changed(self) -> Refusal | None:
         uid = self._engine.state.operation_of(self._key.call_id).requester.uid
@@ -271,16 +154,10 @@ class Attempt:
             self._engine.now(), key.call_id, key.attempt, outcome, 0, code=code, detail=detail
         )
 
-    async def _opened(self, secrets: Secrets) -> None:
-        operation = self._engine.state.operation_of(self._key.call_id)
-        command = command_of(
-            self._handler,
-            operation,
-            self._key.call_id,
-            self._key.attempt,
-            self._gate.effect_id,
-            secrets,
-        )
+    async def _opened(self, secrets: Secrets, given: Given) -> None:
+        one = self._engine.state.calls[self._key.call_id]
+        effect_id = self._gate.effect_id
+        command = command_of(self._handler, one, self._key, effect_id, secrets, given.value)
         before_us = self._cgroup.cpu_us() if self._cgroup is not None else None
         deadline = trio.current_time() + self._gate.timeout_ms / 1000
         answer = await self._sandbox.dispatch(command)
@@ -290,9 +167,8 @@ class Attempt:
             await self._record(self._not_started(None, detail))
             return
         most = self._handler.manifest.output.output_max_bytes
-        talk = Conversation(
-            self._engine, self._key, self._sandbox, secrets.values, self._stop, most
-        )
+        hidden = (*secrets.values, *given.hidden)
+        talk = Conversation(self._engine, self._key, self._sandbox, hidden, self._stop, most)
         cause, end = await self._supervised(talk, deadline)
         used = self._cgroup.used() if self._cgroup is not None else Used()
         if cause == "exit" and isinstance(end, Lost) and used.out_of_memory:

@@ -15,8 +15,9 @@ from config.load import Handler, read_secret
 from config.schema import Config
 from sandbox import spec as box
 from supervisor.core.contract import Contract
+from supervisor.core.ids import AttemptKey, OperationId
 from supervisor.core.record import DeclaredEffect, Reconciler, Terms
-from supervisor.core.state import Effect, Operation
+from supervisor.core.state import Effect
 from supervisor.dispatch.visible import programs, visible
 
 PROTOCOL = "1"
@@ -123,28 +124,27 @@ def secrets_of(config: Config, handler: Handler) -> Secrets:
 
 def command_of(
     handler: Handler,
-    operation: Operation,
-    call_id: str,
-    attempt: int,
+    operation_id: OperationId,
+    key: AttemptKey,
     effect_id: str | None,
     secrets: Secrets,
+    given: Any,
 ) -> box.Command:
-    """argv, the whole environment and the input of one attempt."""
+    """argv, the whole environment and the input of one attempt, which is `given`."""
     manifest = handler.manifest
-    call = operation.calls[call_id]  # type: ignore[index]  # ids are strings
     env = {
         **box.DEFAULT_ENVIRONMENT,
         **manifest.env,
         **secrets.variables,
         "EFFECTD_FD": "3",
         "EFFECTD_PROTOCOL": PROTOCOL,
-        "EFFECTD_OPERATION_ID": operation.operation_id,
-        "EFFECTD_CALL_ID": call_id,
-        "EFFECTD_ATTEMPT": str(attempt),
+        "EFFECTD_OPERATION_ID": operation_id,
+        "EFFECTD_CALL_ID": key.call_id,
+        "EFFECTD_ATTEMPT": str(key.attempt),
     }
     if effect_id is not None:
         env |= {"EFFECTD_EFFECT_ID": effect_id, "EFFECTD_IDEMPOTENCY_KEY": effect_id}
-    return box.Command(manifest.command, env, _document(call.input), secrets.files)
+    return box.Command(manifest.command, env, _document(given), secrets.files)
 
 
 def reconcile_command(

@@ -57,6 +57,7 @@ from supervisor.core.step import (
 from supervisor.dispatch import visible
 from supervisor.dispatch.blobs import Blobs, Value
 from supervisor.dispatch.events import Events
+from supervisor.dispatch.inputs import RawInputs
 from supervisor.journal.blobs import Loss
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Journal, JournalFull, JournalPoisoned
@@ -136,6 +137,7 @@ class Engine:
         self.full: Callable[[], str | None] = lambda: None
         """Why that is too much for new work; None while it is not."""
         self.blobs = Blobs(config.state_dir)
+        self.raw = RawInputs(config.state_dir)
         self.slots = Slots(config.max_running_attempts)
         self.live: dict[AttemptKey, Live] = {}
         self.unkillable: dict[AttemptKey | EffectId, str] = {}  # a reconciler by its effect
@@ -242,6 +244,7 @@ class Engine:
         if state.approvals is not self.state.approvals:
             self.approvals_changed.unpark_all()
         self.state = state
+        self.raw.let_go(records, state)
         self.events.queue(position, records, state)
         return position
 

@@ -84,6 +84,10 @@ class Program:
                 for name, branch in node.branches.items():
                     yield from _in_branch(f"{node.id}.{name}", f"{at}/parallel/branches", branch)
 
+    def call_at(self, path: str) -> CallTool:
+        """The call of the node with that path; there must be one."""
+        return next(one.node for one in self.calls() if one.path == path)
+
 
 def _in_branch(path: str, at: str, branch: tuple[Bind | CallTool, ...]) -> Iterator[Place]:
     name = path.partition(".")[2]

@@ -139,6 +139,20 @@ def _roots(tree: Any) -> Iterator[str]:
             yield from _roots(child)
 
 
+def members(text: str, name: str) -> frozenset[str]:
+    """The members of `name` that the expression asks it for outright, as `name.member`."""
+    found: set[str] = set()
+    waiting = [_compiled(text)]
+    while waiting:
+        one = waiting.pop()
+        children = _children(one)
+        waiting.extend(children)
+        head = (children[0]["type"], children[0].get("value")) if children else None
+        if one["type"] == "subexpression" and head == ("field", name):
+            found |= set(_roots(children[1]))
+    return frozenset(found)
+
+
 def evaluate(text: str, scope: Mapping[str, Any], meter: Meter) -> Any:
     """The expression's value over `scope`, which I-JSON carries; raises Faulty."""
     tree = _compiled(text)

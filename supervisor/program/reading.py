@@ -20,7 +20,7 @@ from supervisor.program.document import (
     Parallel,
     Program,
 )
-from supervisor.program.template import pointer
+from supervisor.program.template import RAW, pointer
 
 NODE_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 NODES_MAX = 256
@@ -28,9 +28,10 @@ BRANCHES_MAX = 64
 BY = re.compile(r"(group|user):[A-Za-z0-9_.@-]{1,64}|(uid|gid):[0-9]{1,10}")
 EXPIRES_MAX_MS = 366 * 86_400_000
 TIMEOUT_MAX_MS = 2**31
+Names = tuple[str, ...]
 # Documents whose programs are at hand: more than move at a time, and a bound on their memory.
 KNOWN_MAX = 256
-_known: dict[int, tuple[Any, Program]] = {}
+_known: dict[tuple[int, Names], tuple[Any, Program]] = {}
 _WORDS = ("bind", "call_tool", "parallel", "approve", "give", "stop")
 _INSIDE = ("bind", "call_tool")
 
@@ -41,33 +42,36 @@ class Fault:
     detail: str
 
 
-def parse(value: Any) -> Program | tuple[Fault, ...]:
-    """The program that this JSON value is, or everything that is wrong with it."""
-    reader = _Reader()
+def parse(value: Any, inputs: Names = ()) -> Program | tuple[Fault, ...]:
+    """The program that this JSON value is, or everything that is wrong with it. `inputs` are the
+    names of its raw inputs."""
+    reader = _Reader(inputs)
     nodes = reader.document(value)
     return tuple(reader.faults) or Program(nodes)
 
 
-def program_of(document: Any) -> Program:
+def program_of(document: Any, inputs: Names = ()) -> Program:
     """The program of a document that was accepted once, and is one therefore.
 
     Read once for each document, not for each frame. It is known by which object it is, since
     nothing changes one; so the object is kept as well, and its id names no other.
     """
-    _, program = _known.pop(id(document), (None, None))
+    key = (id(document), inputs)
+    _, program = _known.pop(key, (None, None))
     if program is None:
-        found = parse(document)
+        found = parse(document, inputs)
         assert isinstance(found, Program), found
         program = found
     if len(_known) >= KNOWN_MAX:
         del _known[next(iter(_known))]
-    _known[id(document)] = (document, program)  # the one that was asked for last stands last
+    _known[key] = (document, program)  # the one that was asked for last stands last
     return program
 
 
 class _Reader:
-    def __init__(self) -> None:
+    def __init__(self, inputs: Names) -> None:
         self.faults: list[Fault] = []
+        self._inputs = inputs
         self._count = 0
 
     # --- members ----------------------------------------------------------------------
@@ -112,7 +116,8 @@ class _Reader:
         nodes = self._take(members, "nodes", "", _is_list, "a list of 1 to 256 nodes")
         if nodes is None:
             return ()
-        found = self._sequence(nodes, "/nodes", {"input"}, _WORDS)
+        known = {"input", RAW} if self._inputs else {"input"}
+        found = self._sequence(nodes, "/nodes", known, _WORDS)
         self._ends(nodes)
         if self._count > NODES_MAX:
             self._fault("/nodes", f"{self._count} nodes are more than {NODES_MAX}")
@@ -185,7 +190,7 @@ class _Reader:
             members, "timeout_ms", at, _whole(TIMEOUT_MAX_MS), "a number of ms above 0"
         )
         given = members.get("input")
-        self._template(given, f"{at}/input", known)
+        self._template(given, f"{at}/input", known, called=True)
         return CallTool(name, handler or "", given, timeout_ms)
 
     def _approve(self, name: str, value: Any, at: str, _: set[str]) -> Node:
@@ -240,21 +245,35 @@ class _Reader:
 
     # --- expressions ------------------------------------------------------------------
 
-    def _template(self, value: Any, at: str, known: set[str]) -> None:
+    def _template(self, value: Any, at: str, known: set[str], *, called: bool = False) -> None:
         for where, text in template.expressions(value, at):
             if not isinstance(text, str):
                 self._fault(where, "'$' stands alone in its object and names an expression")
             else:
-                self._expression(text, where, known)
+                self._expression(text, where, known, called=called)
 
-    def _expression(self, text: str, at: str, known: set[str]) -> None:
+    def _expression(self, text: str, at: str, known: set[str], *, called: bool = False) -> None:
         try:
             asked = expression.check(text)
         except expression.Faulty as faulty:
             self._fault(at, f"not a JMESPath expression that can be used: {faulty}")
             return
         for name in sorted(asked - known):
-            self._fault(at, f"nothing before it is called {name!r}{nearest(name, sorted(known))}")
+            said = f"nothing before it is called {name!r}{nearest(name, sorted(known))}"
+            self._fault(at, "the message has no 'inputs'" if name == RAW else said)
+        if RAW in asked and self._inputs:
+            self._raw(text, asked, at, called=called)
+
+    def _raw(self, text: str, asked: frozenset[str], at: str, *, called: bool) -> None:
+        """Raw inputs go into a call alone, and nothing that is written down is made of them."""
+        if not called:
+            self._fault(
+                at, f"only the input of a call may ask for {RAW!r}: they are never journaled"
+            )
+        if beside := sorted(asked - {RAW}):
+            self._fault(at, f"an expression that asks for {RAW!r} cannot ask for {beside[0]!r} too")
+        for name in sorted(expression.members(text, RAW) - set(self._inputs)):
+            self._fault(at, f"{RAW!r} has no {name!r}{nearest(name, self._inputs)}")
 
 
 def nearest(name: str, known: Sequence[str]) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from supervisor.program.expression import Faulty, Meter, evaluate
+from supervisor.program.expression import Faulty, Meter, check, evaluate
 
 MARK = "$"
+# What stands for the message's raw inputs, which have their values only where a call is made.
+RAW = "inputs"
 
 
 def pointer(*parts: object) -> str:
@@ -29,16 +31,48 @@ def expressions(value: Any, at: str) -> Iterator[tuple[str, Any]]:
             yield from expressions(inner, f"{at}/{number}")
 
 
-def filled(value: Any, scope: Mapping[str, Any], meter: Meter) -> Any:
-    """The template's value over `scope`; raises Faulty."""
+def filled(value: Any, scope: Mapping[str, Any], meter: Meter, *, raw: bool = False) -> Any:
+    """The template's value over `scope`; raises Faulty. With `raw`, what asks for raw inputs
+    stays as it is."""
     if isinstance(value, dict):
         found = cast("dict[str, Any]", value)
         if MARK in found:
-            try:
-                return evaluate(found[MARK], scope, meter)
-            except Faulty as faulty:
-                raise Faulty(f"{found[MARK]}: {faulty}", limit=faulty.limit) from None
-        return {key: filled(inner, scope, meter) for key, inner in found.items()}
+            return found if raw and asks_raw(found[MARK]) else _value(found[MARK], scope, meter)
+        return {key: filled(inner, scope, meter, raw=raw) for key, inner in found.items()}
     if isinstance(value, list):
-        return [filled(inner, scope, meter) for inner in cast("Sequence[Any]", value)]
+        return [filled(inner, scope, meter, raw=raw) for inner in cast("Sequence[Any]", value)]
+    return value
+
+
+def _value(text: str, scope: Mapping[str, Any], meter: Meter) -> Any:
+    try:
+        return evaluate(text, scope, meter)
+    except Faulty as faulty:
+        raise Faulty(f"{text}: {faulty}", limit=faulty.limit) from None
+
+
+def asks_raw(text: str) -> bool:
+    return RAW in check(text)
+
+
+def raw_values(value: Any, inputs: Any, at: str, meter: Meter) -> Iterator[tuple[str, Any]]:
+    """Each place of the template that asks for raw inputs, with its value; raises Faulty."""
+    for where, text in expressions(value, at):
+        if asks_raw(text):
+            yield where.removesuffix(f"/{MARK}"), _value(text, {RAW: inputs}, meter)
+
+
+def completed(value: Any, values: Mapping[str, Any], at: str) -> Any:
+    """`value`, which `filled` left with `raw`, with these values at their places.
+
+    Only there: what looks like an expression elsewhere is what somebody said.
+    """
+    if at in values:
+        return values[at]
+    if isinstance(value, dict):
+        found = cast("dict[str, Any]", value)
+        return {key: completed(one, values, at + pointer(key)) for key, one in found.items()}
+    if isinstance(value, list):
+        items = cast("Sequence[Any]", value)
+        return [completed(one, values, f"{at}/{number}") for number, one in enumerate(items)]
     return value

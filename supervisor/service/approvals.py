@@ -66,7 +66,9 @@ async def answer(context: Context, command: approvals.AnswerApproval, caller: Ca
     decision = await context.engine.commit(
         ApprovalAsked(
             context.engine.now(), one, command.node, command.choice, command.comment, caller.by
-        )
+        ),
+        # What is launched runs as the requester's: an answer lends it nobody else's groups.
+        caller.lent if caller.peer.uid == operation.requester.uid else frozenset(),
     )
     if decision.refusal is not None:
         return problem_response(decision.refusal)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import attrs
 
 from config.load import Handler
+from sandbox import scarce
 from supervisor.api import sessions
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import OperationId, SessionId
@@ -45,12 +46,33 @@ async def submitted(
         document=work.document,
         input=work.input,
         terms=tuple(terms_of(one) for _, one in sorted(handlers.items())),
-        not_resumable=tuple(
-            f"handler {name!r} declares no contracts"
-            for name, one in sorted(handlers.items())
-            if not one.manifest.eligible_for_resume
-        ),
+        not_resumable=tuple(_not_resumable(handlers, work)),
+        inputs=tuple(sorted(work.inputs)),
     )
+
+
+def _not_resumable(handlers: Mapping[str, Handler], work: sessions.ProgramWork) -> Iterator[str]:
+    for name, one in sorted(handlers.items()):
+        if not one.manifest.eligible_for_resume:
+            yield f"handler {name!r} declares no contracts"
+    for name in sorted(work.inputs):
+        yield f"input {name!r} is raw: it is never written down"
+
+
+async def with_raw_inputs(
+    context: Context, command: sessions.SendMessage
+) -> tuple[sessions.SendMessage, Mapping[str, Any]]:
+    """The message whose digest tells its raw inputs from others, and those."""
+    work = command.work
+    if not isinstance(work, sessions.ProgramWork) or not work.inputs:
+        return command, {}
+    digest, inputs = command.request_digest, work.inputs
+    try:
+        keyed = await scarce.in_thread(context.engine.raw.digest, digest, inputs)
+    except OSError as error:
+        detail = f"{error.filename}: {error.strerror}; it is needed for raw inputs"
+        raise Denied(Refusal("JournalUnavailable", detail)) from error
+    return attrs.evolve(command, request_digest=keyed), inputs
 
 
 async def _reachable(context: Context, program: Program, caller: Caller) -> dict[str, Handler]:

@@ -35,6 +35,7 @@ async def dispatch(context: Context, command: routes.Dispatch, caller: Caller) -
 async def send(context: Context, command: sessions.SendMessage, caller: Caller) -> Response:
     """A message in a session of the caller's."""
     session = context.session(command.session_id, caller, Verb.DRIVE)
+    command, inputs = await programs.with_raw_inputs(context, command)
     known = _known(context, session, command.message_id, command.request_digest)
     if isinstance(command.work, sessions.OpenWork):
         event: Message = _opened(context, command, session, caller)
@@ -44,7 +45,9 @@ async def send(context: Context, command: sessions.SendMessage, caller: Caller) 
         event = _submitted(
             context, command, command.work, session, command.message_id, caller, known
         )
-    return await _decided(context, event, caller, command.wait_ms)
+    engine, one = context.engine, event.operation_id
+    with engine.raw.offered(one, inputs, lambda: one in engine.state.operations):
+        return await _decided(context, event, caller, command.wait_ms)
 
 
 def _known(

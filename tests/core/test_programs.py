@@ -380,10 +380,10 @@ def test_a_long_program_is_read_once_and_not_in_every_frame(
 ) -> None:
     reads = 0
 
-    def counted(value: Any) -> Any:
+    def counted(value: Any, inputs: tuple[str, ...]) -> Any:
         nonlocal reads
         reads += 1
-        return parse(value)
+        return parse(value, inputs)
 
     monkeypatch.setattr("supervisor.program.reading.parse", counted)
     core.send(*[call(f"n{number}") for number in range(30)], GIVE)
@@ -458,3 +458,42 @@ def test_terms_are_those_of_acceptance(core: Programs) -> None:
     changed: Terms = attrs.evolve(CHARGE, digest="e" * 64)
     refused = core.ready(core.of("one"), digest=changed.digest)
     assert code(refused) == "HandlerArtifactChanged"
+
+
+# --- what cannot be resumed ---------------------------------------------------------------
+
+
+@pytest.mark.guarantee("P2")
+def test_raw_inputs_stay_names_in_all_that_is_folded(core: Programs) -> None:
+    given = {"t": {"$": "inputs.token"}, "x": {"$": "input"}}
+    sent = core.send(
+        call("first", given=given), call("second", given={"$": "first"}), GIVE,
+        given=3, inputs=("token",), not_resumable=("input 'token' is raw",),
+    )  # fmt: skip
+    assert kinds(sent)[-1] == "CallAccepted"
+    assert core.call(core.of("first")).input == {**given, "x": 3}
+    # A value that looks like an expression is a value.
+    core.finish("first", {"$": "inputs.token"})
+    assert core.call(core.of("second")).input == {"$": "inputs.token"}
+    is_the_fold_everywhere(core.frames)
+
+
+@pytest.mark.guarantee("P2")
+def test_an_unknown_effect_of_what_cannot_be_resumed_is_settled_and_never_tried_again(
+    core: Programs,
+) -> None:
+    core.send(call("first"), GIVE, not_resumable=("input 'token' is raw",))
+    one = core.of("first")
+    core.ready(one)
+    core.announce(one)
+    core.restart()
+    assert core.standing is OperationState.UNKNOWN
+    allowed = project(core.program, core.now, margin_ms=0, digests={"charge": CHARGE.digest})
+    assert {"resolve"} <= {a.action for a in allowed.actions}
+    assert "resume" not in {a.action for a in allowed.actions}
+    assert [(r.code, r.detail) for r in allowed.refusals] == [
+        ("NotResumable", "input 'token' is raw")
+    ]
+    assert code(core.resume(one)) == "NotResumable"
+    core.resolve(one, applied=True, result=Result(1))
+    assert core.standing is OperationState.FAILED

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 
 from supervisor.program import Faulty, Meter, Program, parse, reading
-from supervisor.program.expression import check, evaluate
+from supervisor.program.expression import check, evaluate, members
 from supervisor.program.schema import SCHEMAS
-from supervisor.program.template import filled
+from supervisor.program.template import completed, filled, raw_values
 from tests.core.examples import examples
 from tests.core.generated import JSON
 
@@ -188,9 +188,9 @@ def test_a_document_is_read_once_and_no_more_are_kept_than_a_bound(
 ):
     reads: list[Any] = []
 
-    def counted(value: Any) -> Any:
+    def counted(value: Any, inputs: tuple[str, ...]) -> Any:
         reads.append(value)
-        return parse(value)
+        return parse(value, inputs)
 
     monkeypatch.setattr(reading, "parse", counted)
     first = document(END)
@@ -260,3 +260,42 @@ def test_evaluations_share_what_they_may_cost():
         for _ in range(1_000):
             evaluate("a", {"a": [1, 2, 3]}, meter)
     assert caught.value.limit
+
+
+# --- raw inputs ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("inputs.a.b", {"a"}),
+        ("[inputs.a, inputs.b[0]]", {"a", "b"}),
+        ("inputs.{x: a, y: b[0]}", {"a", "b"}),
+        ("inputs | a", set()),
+        ("keys(inputs)", set()),
+        ("x.inputs.a", set()),
+        ("inputs.*.a", set()),
+    ],
+)
+def test_which_members_an_expression_names_outright(text: str, names: set[str]):
+    assert members(text, "inputs") == names
+
+
+@pytest.mark.guarantee("P2")
+def test_what_asks_for_raw_inputs_stays_until_it_is_completed_and_nothing_else_is():
+    claim = {"$": "inputs.t"}
+    value = {"a": {"$": "x"}, "b": [{"$": "inputs.t"}, 1], "c/d": {"$": "inputs.u[0]"}}
+    recorded = filled(value, {"x": claim}, Meter(), raw=True)
+    assert recorded == {**value, "a": claim}
+    values = dict(raw_values(value, {"t": "T", "u": [{"$": "inputs.t"}]}, "", Meter()))
+    assert values == {"/b/0": "T", "/c~1d": claim}
+    assert completed(recorded, values, "") == {"a": claim, "b": ["T", 1], "c/d": claim}
+
+
+@pytest.mark.guarantee("P2")
+def test_a_node_may_be_called_inputs_where_the_message_has_none():
+    nodes = [{"id": "inputs", "bind": "input"}, {"id": "end", "give": {"$": "inputs"}}]
+    assert isinstance(parse(document(*nodes)), Program)
+    found = parse(document(*nodes), ("t",))
+    assert not isinstance(found, Program)
+    assert [one.pointer for one in found] == ["/nodes/0/id", "/nodes/1/give/$"]

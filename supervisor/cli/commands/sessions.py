@@ -63,6 +63,10 @@ def show_(given: Shared, /, *, names: tuple[str, ...]) -> Exit:
     "--program", required=True, metavar="JSON|@FILE|-", help="The program (effectd-program-v1)."
 )
 @click.option("--input", "input_", default="null", metavar="JSON|@FILE|-", help="Its input.")
+@click.option(
+    "--inputs", metavar="@FILE|-|JSON",
+    help="Its raw inputs, an object: nothing writes them down, and it cannot be resumed.",
+)  # fmt: skip
 @click.option("--message-id", metavar="ID", help="Names this for ever (default: a fresh one).")
 @click.option(
     "--max-run-ms", type=click.IntRange(min=1), default=600_000, show_default=True, metavar="N",
@@ -71,13 +75,14 @@ def show_(given: Shared, /, *, names: tuple[str, ...]) -> Exit:
 @LABEL
 @click.option("-d", "--detach", is_flag=True, help="Do not wait; print the operation's id.")
 @shared
-def send(  # one parameter an option
+def send(  # noqa: PLR0913 - one parameter an option
     given: Shared,
     /,
     *,
     name: str | None,
     program: str,
     input_: str,
+    inputs: str | None,
     message_id: str | None,
     max_run_ms: int,
     pairs: tuple[str, ...],
@@ -94,6 +99,8 @@ def send(  # one parameter an option
         "program_input": json_value(input_, "--input"),
         "labels": labels(pairs),
     }
+    if inputs is not None:
+        body["inputs"] = json_value(inputs, "--inputs")
     path = ("sessions", name or f"uid:{os.getuid()}", "messages")
     answer = given.daemon.post(*path, body=body)
     if detach:

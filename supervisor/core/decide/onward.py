@@ -84,7 +84,8 @@ def onward(state: State, event: Input, decision: Decision) -> Decision:
 
 
 def _may_move(operation: Operation, program: ProgramState) -> bool:
-    return program.end is None and not operation.cancel_requested and not operation.lost
+    stopped = operation.cancel_requested or operation.lost
+    return program.known and program.end is None and not stopped
 
 
 class _Ended(Exception):  # noqa: N818  # leaves the walk from anywhere in it
@@ -107,7 +108,7 @@ class Walk:
     def whole(self) -> None:
         scope: dict[str, Any] = {"input": self._program.input}
         try:
-            for node in program_of(self._program.document).nodes:
+            for node in program_of(self._program.document, self._program.inputs).nodes:
                 if not self._passed(node, node.id, scope):
                     return
         except _Ended:
@@ -130,7 +131,7 @@ class Walk:
 
     def _filled(self, node: str, value: Any, scope: dict[str, Any]) -> Any:
         try:
-            return template.filled(value, scope, self._meter)
+            return template.filled(value, scope, self._meter, raw=bool(self._program.inputs))
         except Faulty as faulty:
             code = "LimitExceeded" if faulty.limit else "InvalidInput"
             detail = f"node {node!r}: {faulty}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from supervisor.core.decide.message import begin
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import OperationId
-from supervisor.core.program_state import Approval
+from supervisor.core.program_state import VERSION, Approval
+from supervisor.core.projection import not_resumable
 from supervisor.core.record import (
     ApprovalAnswered,
     ApprovalExpired,
@@ -32,6 +33,8 @@ def submitted(state: State, event: ProgramSubmitted) -> Decision:
         event.input,
         event.terms,
         event.not_resumable,
+        event.inputs,
+        VERSION,
     )
     return Decision((*begun, accepted), operation_id=event.operation_id)
 
@@ -45,6 +48,8 @@ def approval_asked(state: State, event: ApprovalAsked) -> Decision:
         return refuse("NotFound", f"{event.operation_id} asks for no approval {event.node!r}")
     if not approval.pending:
         return _answered(approval, event)
+    if program is not None and not program.known:
+        return Decision(refusal=not_resumable(program))
     if operation.cancel_requested:
         return refuse("OperationCancelled", f"{event.operation_id} was cancelled")
     if event.now.wall >= approval.expires_at:

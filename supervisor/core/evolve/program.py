@@ -6,7 +6,7 @@ from typing import Any
 
 from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
-from supervisor.core.evolve.put import put
+from supervisor.core.evolve.put import no_approval, put
 from supervisor.core.program_state import Approval, ProgramEnd, ProgramState
 from supervisor.core.record import (
     ApprovalAnswered,
@@ -24,7 +24,14 @@ from supervisor.core.state import Operation, State
 def accepted(state: State, operation: Operation, record: ProgramAccepted) -> State:
     if operation.kind is not Kind.PROGRAM or operation.program is not None:
         raise IllegalTransition(f"is no program, or was accepted twice: {record}")
-    program = ProgramState(record.document, record.input, record.terms, record.not_resumable)
+    program = ProgramState(
+        record.document,
+        record.input,
+        record.terms,
+        record.not_resumable,
+        inputs=record.inputs,
+        version=record.version,
+    )
     return put(state, changed(operation, program=program))
 
 
@@ -95,6 +102,6 @@ def _put_approval(
     state = _put(
         state, operation, program, approvals=program.approvals.set(approval.node, approval)
     )
-    if approval.pending:
+    if approval.pending and program.known:
         return changed(state, approvals=state.approvals.set(one, approval.node))
-    return changed(state, approvals=state.approvals.delete(one))
+    return no_approval(state, state.operations[one])

@@ -15,12 +15,16 @@ from supervisor.core.record.values import By, Ended, Terms
 
 @attrs.frozen
 class ProgramAccepted(OperationRecord):
-    """`terms` are those of every handler that it can reach; `not_resumable` says why not."""
+    """`terms` are those of every handler that it can reach; `not_resumable` says why not.
+    `inputs` are the names of its raw inputs, whose values are in no record;
+    `version` is that of program checkpoints."""
 
     document: Any
     input: Any
     terms: tuple[Terms, ...]
     not_resumable: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    version: int = 1
 
 
 @attrs.frozen
