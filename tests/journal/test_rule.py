@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import re
+import time
+from collections.abc import Callable
+from zlib import crc32
 
 import pytest
 
-from supervisor.journal.codec import SECTOR, encode
+from supervisor.journal import codec
+from supervisor.journal.codec import FILLER, SECTOR, encode, later_lines
 from tests.journal.driver import Driver
 from tests.journal.fakeos import FakeOs, contents_of
 from tests.journal.test_corruption import ALIGNS, Reading, changed
@@ -66,3 +72,47 @@ def test_a_payload_that_quotes_a_frame_cannot_make_a_tear_look_like_rot():
     torn = before[: at + SECTOR] + whole[at + SECTOR :]
     assert text in torn
     assert Reading({name: torn}).verdict == "torn-tail"
+
+
+SEGMENT = 16 << 20
+QUOTED = b"00000000 080000 7 6 " + b"a" * 32 + b" "
+
+
+@pytest.mark.parametrize("before", [b"", FILLER, b"\t."], ids=["text", "lines", "ends"])
+def test_looking_for_lines_takes_no_more_checksums_than_there_are_bytes(monkeypatch, before):
+    """A segment full of what claims to be a long frame, as a handler's output could be."""
+    summed = 0
+
+    def counted(data: bytes) -> int:
+        nonlocal summed
+        summed += len(data)
+        return crc32(data)
+
+    monkeypatch.setattr(codec, "crc32", counted)
+    line, _ = encode(9000, 8999, "0" * 64, b"[]")
+    size = SEGMENT // 16
+    text = (before + QUOTED) * (size // len(before + QUOTED))
+    found = later_lines(text + FILLER + line, 0)
+    assert [one.position for one in found] == [9000]
+    assert summed <= 2 * len(text)
+
+
+def test_a_segment_that_was_hardly_written_to_is_looked_through_at_the_speed_of_memory():
+    filler, line = FILLER * SEGMENT, encode(9000, 8999, "0" * 64, b"[]")[0]
+    assert [one.position for one in later_lines(filler + line, 0)] == [9000]
+
+    def best(look: Callable[[bytes], object]) -> float:
+        started = [time.perf_counter()]
+        for _ in range(5):
+            look(filler)
+            started.append(time.perf_counter())
+        return min(b - a for a, b in itertools.pairwise(started))
+
+    assert best(lambda filler: later_lines(filler, 0)) < 10 * best(hashlib.sha256)
+
+
+def test_a_line_that_begins_inside_what_looks_like_another_is_found():
+    """Its checksum is where the other's link would end, and nothing but damage is before it."""
+    line, _ = encode(9000, 8999, "0" * 64, b"[]")
+    for at in range(len(QUOTED) - 8):
+        assert [one.position for one in later_lines(QUOTED[:at] + line, 0)] == [9000]

@@ -202,7 +202,7 @@ MUTANTS = {
     ),
     "lines inside a payload are believed": Mutant(
         CODEC,
-        {"if line is not None and _is_own_line(buf, at, line)": "if line is not None"},
+        {"        if _is_own_line(buf, at, at + 16 + length):": "        if True:"},
         quoted,
     ),
     "a line may end where a sector begins": Mutant(
@@ -293,9 +293,8 @@ MUTANTS = {
     "lines are looked for behind newlines only": Mutant(
         CODEC,
         {
-            "    starts = (match.start() for match in _HEAD.finditer(buf, start))": (
-                "    starts = (m.start() for m in _HEAD.finditer(buf, start)\n"
-                "              if buf[max(0, m.start() - 1) : m.start()] in (b'', FILLER))"
+            "        if _is_own_line(": (
+                "        if buf[max(0, at - 1) : at] in (b'', FILLER) and _is_own_line("
             )
         },
         row_of(
