@@ -60,8 +60,8 @@ def replay(config: Config, watch: Callable[[], Watch | None] = lambda: None) -> 
     frames = 0
 
     def on_snapshot(position: int, content: memoryview) -> None:
-        nonlocal state
-        state = state_in(content)
+        nonlocal state, frames
+        state, frames = state_in(content) if position else State(), 0
         events.begin_behind(position)
 
     def on_frame(frame: Frame) -> None:

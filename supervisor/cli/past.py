@@ -7,7 +7,7 @@ began with them, and there is no time margin.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,9 +25,9 @@ from supervisor.core.state import Operation, State
 from supervisor.journal.codec import TooNew
 from supervisor.journal.content import state_in
 from supervisor.journal.errors import JournalCorrupt, JournalError, JournalTooNew
-from supervisor.journal.read import begins_late, read_frames, snapshots
+from supervisor.journal.read import begins_late, read_frames, snapshots, vouched_for
 from supervisor.journal.records import UnknownRecord, decode
-from supervisor.journal.snapshot import BadSnapshot
+from supervisor.journal.snapshot import BadSnapshot, Snapshot
 
 NS_PER_MS = 1_000_000
 
@@ -57,9 +57,17 @@ def past(directory: Path, at: Spot | None, now: Moment) -> Past:
 
     At a time means before the first decision that is later: what was known by then.
     """
+    seen = _past(directory, at, now, snapshots)
+    # A snapshot that the damage leaves unproven shows nothing.
+    return seen if seen.problem is None else _past(directory, at, now, vouched_for)
+
+
+def _past(
+    directory: Path, at: Spot | None, now: Moment, among: Callable[[Path], Iterable[Snapshot]]
+) -> Past:
     problem, ended = None, False
     try:
-        state = _begun(directory, at)
+        state = _begun(directory, at, among)
     except JournalError as error:
         raise CommandError(str(error), error.fix, Exit.FAILED) from error
     try:
@@ -77,9 +85,9 @@ def past(directory: Path, at: Spot | None, now: Moment) -> Past:
     return Past(state, state.position, _moment(state, at, now), problem)
 
 
-def _begun(directory: Path, at: Spot | None) -> State:
+def _begun(directory: Path, at: Spot | None, among: Callable[[Path], Iterable[Snapshot]]) -> State:
     """What to fold from: a snapshot, or nothing. One that does not read back is passed over."""
-    for one in snapshots(directory):
+    for one in among(directory):
         if at is not None and at.position is not None and one.point.position > at.position:
             continue
         try:

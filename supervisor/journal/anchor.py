@@ -110,9 +110,10 @@ class Sightings:
         self._decisions: dict[int, int] = {}
 
     def see(self, line: Line, decisions: int = 0) -> None:
-        """In order; `decisions` counts those up to this line. A header repeats a position."""
+        """In order, or in order once more from further back; `decisions` counts those up to this
+        line. A header repeats a position."""
         position = line.position
-        if self.first is None:
+        if self.first is None or position < self.first:
             self.first = position
         seen = self._digests.get(position)
         if seen is not None:

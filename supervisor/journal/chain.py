@@ -84,6 +84,15 @@ def unbroken_since(names: Iterable[str]) -> int:
     return since
 
 
+def consecutive(names: Iterable[str], since: int) -> list[SegmentName]:
+    """The segments from number `since` on, up to the first that is missing."""
+    found: list[SegmentName] = []
+    for match in filter(None, map(_NAME.fullmatch, sorted(names))):
+        if int(match[1]) == since + len(found):
+            found.append(SegmentName(int(match[1]), int(match[2]), match[0]))
+    return found
+
+
 def _named(names: Iterable[str]) -> list[SegmentName]:
     found: list[SegmentName] = []
     for name in sorted(name for name in names if name.endswith(".jnl")):
@@ -194,6 +203,11 @@ class Walker:
         """How many there are to walk."""
         return len(self._segments)
 
+    @property
+    def unproven(self) -> frozenset[str]:
+        """The sources of `known` lines that were not met, or are not what the chain recorded."""
+        return frozenset(known.source for known in self._known.values())
+
     def run(self) -> Walked:
         """Raises JournalCorrupt, JournalTooNew, and whatever reading a segment raises."""
         steps = self.steps()
@@ -248,14 +262,16 @@ class Walker:
         self.tip.journal = next(iter(self._known.values())).journal
 
     def _met(self, name: str, line: Line) -> None:
-        known = self._known.pop((name, line.end), None)
+        known = self._known.get((name, line.end))
         if known is not None and (known.position, known.digest) != (line.position, line.digest):
             why = f"position {line.position} is not what {known.source} says was durable there"
             raise self._corrupt(name, line.end, None, why, b"")
+        self._known.pop((name, line.end), None)
 
     def _made(self, made: Made) -> None:
         known = self._seals.get(made.position)
         if known is not None and known.seal != made.digest:
+            self._known[known.name, known.end] = known
             why = "it is whole, and not the one that the journal recorded: it was replaced"
             rest = "everything else is intact up to here"
             raise JournalCorrupt(Damage(known.source, 0, self.tip.position, None, why, rest))

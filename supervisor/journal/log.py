@@ -37,7 +37,8 @@ from supervisor.journal.errors import (
     JournalTooNew,
 )
 from supervisor.journal.file import REAL, Os
-from supervisor.journal.opening import OnSnapshot, Opened, Watch, open_directory
+from supervisor.journal.opening import Opened, Watch, open_directory
+from supervisor.journal.proven import OnSnapshot
 from supervisor.journal.room import frame_cost
 from supervisor.journal.segments import Point
 from supervisor.journal.snapshot import Place

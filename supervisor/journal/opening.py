@@ -7,14 +7,16 @@ bytes unsynced, and what is served must be durable), then the *disk* is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from supervisor.journal.archive import set_aside
-from supervisor.journal.chain import Known, SegmentName, Tip, Walked, Walker, segments_among
-from supervisor.journal.codec import Frame, Line, TooNew
+from supervisor.journal.chain import SegmentName, Tip, Walked, Walker, segments_among
+from supervisor.journal.codec import Line, TooNew
 from supervisor.journal.errors import JournalCorrupt, JournalIOError, JournalTooNew
 from supervisor.journal.file import Os
+from supervisor.journal.proven import Following, OnFrame, OnSnapshot, show
 from supervisor.journal.segments import (
     START,
     Point,
@@ -23,12 +25,9 @@ from supervisor.journal.segments import (
     keep_spares,
     make_spare,
 )
-from supervisor.journal.snapshot import BadSnapshot, known, parse, snapshots_among
+from supervisor.journal.snapshot import BadSnapshot, Snapshot, known, parse, snapshots_among
 
 QUARANTINE = "quarantine"
-
-OnSnapshot = Callable[[int, memoryview], None]
-"""Takes a position and the content of a snapshot; raises BadSnapshot when it cannot read it."""
 
 
 class Opened(NamedTuple):
@@ -49,7 +48,8 @@ class Watch(Protocol):
     """Whoever knows from elsewhere what the journal must show."""
 
     def see(self, line: Line) -> None:
-        """Every line, in order."""
+        """Every line, in order; and once more from further back, when a snapshot that was vouched
+        for could not be read all the same."""
 
     def settle(self, tip: Tip) -> None:
         """At the end, with nothing changed on disk yet. Raises to refuse."""
@@ -58,7 +58,7 @@ class Watch(Protocol):
 def open_directory(
     os_: Os,
     directory: int,
-    on_frame: Callable[[Frame], None],
+    on_frame: OnFrame,
     on_snapshot: OnSnapshot | None = None,
     *,
     segment_bytes: int,
@@ -68,62 +68,101 @@ def open_directory(
     """The newest whole snapshot goes to `on_snapshot`, then every decision behind it to
     `on_frame`, oldest first. Without `on_snapshot` all decisions must be there still.
 
-    Raises JournalError's subclasses.
+    Raises JournalError's subclasses. With JournalCorrupt both have had all that is proven, and
+    nothing else.
     """
     try:
-        names = os_.listdir(directory)
-        bad: dict[str, str] = {}
-        began = None if on_snapshot is None else _begun(os_, directory, names, on_snapshot, bad)
-        since = 0 if began is None else began.position
-        segments = _segments(names, began, bad)
-        _settle(os_, directory, segments)
+        replay = _Replay(os_, directory, on_frame, on_snapshot)
         watching = watch()
-
-        def see(line: Line) -> None:
-            if watching is not None:
-                watching.see(line)
-            if line.position > since and line.payload.startswith(b"["):
-                on_frame(Frame(line.position, line.payload))
-
-        walked, newest = _walk(os_, directory, segments, see, began)
+        replay.run(watching)
+        walked = replay.walked
         if watching is not None:
             watching.settle(walked.tip)
-        agree = _cache_agrees(os_, directory, segments, newest)
-        spares = keep_spares(os_, directory, names, segment_bytes)
+        agree = _cache_agrees(os_, directory, walked.segments, replay.newest)
+        spares = keep_spares(os_, directory, replay.names, segment_bytes)
         writer = Writer(os_, directory, _point(walked), align=align)
         if walked.header is None or walked.tail.torn or not agree:
             spare = spares.pop(0) if spares else _spare(os_, directory, walked, segment_bytes)
             writer.rotate(spare, discarded=walked.tail.discarded)
         else:
             writer.go_on(walked.header)
-        _quarantine(os_, directory, bad)
+        _quarantine(os_, directory, replay.bad)
     except OSError as error:
         raise JournalIOError("opening the journal", error) from error
-    return Opened(writer, spares, walked, since, bad)
+    return Opened(writer, spares, walked, replay.since, replay.bad)
 
 
-def _begun(
-    os_: Os, directory: int, names: list[str], on_snapshot: OnSnapshot, bad: dict[str, str]
-) -> Known | None:
-    """The newest snapshot that is whole and reads back, once `on_snapshot` has taken it."""
-    for name in snapshots_among(names):
+class _Replay:
+    """One directory, read and judged; nothing in it is changed."""
+
+    def __init__(
+        self, os_: Os, directory: int, on_frame: OnFrame, on_snapshot: OnSnapshot | None
+    ) -> None:
+        self._os, self._directory = os_, directory
+        self._on_frame, self._on_snapshot = on_frame, on_snapshot
+        self.names = os_.listdir(directory)
+        self.bad: dict[str, str] = {}
+        self.newest = b""
+        self.since = 0
+        self.walked: Walked
+
+    def run(self, watching: Watch | None) -> None:
+        for found in self._candidates():
+            try:
+                self._run(found, watching)
+            except BadSnapshot as error:
+                assert found is not None, "only a snapshot is called that"
+                self.bad[found.name] = str(error)
+            except JournalCorrupt:
+                if found is not None and self._on_snapshot is not None:
+                    show(self.names, self._load, self._on_frame, self._on_snapshot)
+                raise
+            else:
+                return
+
+    def _candidates(self) -> Iterator[Snapshot | None]:
+        """What the walk may begin with: the whole snapshots, newest first, then none."""
+        for name in snapshots_among(self.names if self._on_snapshot is not None else ()):
+            try:
+                yield parse(name, self._load(name))
+            except BadSnapshot as error:
+                self.bad[name] = str(error)
+            except TooNew as error:
+                raise JournalTooNew(name, str(error)) from error
+        yield None
+
+    def _run(self, found: Snapshot | None, watching: Watch | None) -> None:
+        following = Following(found, self._on_frame, self._on_snapshot or _no_snapshot)
+        segments = _segments(self.names, 1 if found is None else found.point.number, self.bad)
+        _settle(self._os, self._directory, segments)
+
+        def emit(_name: str, _offset: int, line: Line) -> None:
+            if watching is not None:
+                watching.see(line)
+            following.see(line)
+
+        vouching = () if found is None else (known(found),)
         try:
-            found = parse(name, os_.read_disk(directory, name))
-            on_snapshot(found.point.position, found.content)
-        except BadSnapshot as error:
-            bad[name] = str(error)
-        except TooNew as error:
-            raise JournalTooNew(name, str(error)) from error
-        else:
-            return known(found)
-    return None
+            self.walked = Walker(segments, self._load, emit, known=vouching).run()
+            following.release()
+        except TooNew as error:  # the fold in it
+            raise JournalTooNew(found.name if found else "", str(error)) from error
+        self.since = 0 if found is None else found.point.position
+
+    def _load(self, name: str) -> bytes:
+        self.newest = self._os.read_disk(self._directory, name)
+        return self.newest
 
 
-def _segments(names: list[str], began: Known | None, bad: dict[str, str]) -> list[SegmentName]:
+def _no_snapshot(_position: int, _content: memoryview) -> None:
+    """Never called: without a taker none is looked for."""
+
+
+def _segments(names: list[str], since: int, bad: dict[str, str]) -> list[SegmentName]:
     """Those to walk. When some are missing, the snapshots that would have done without
     them are part of the report."""
     try:
-        return segments_among(names, 1 if began is None else began.number)
+        return segments_among(names, since)
     except JournalCorrupt as error:
         refused = "".join(f"; {name} is {why}" for name, why in bad.items())
         report = error.report
@@ -137,7 +176,9 @@ def _quarantine(os_: Os, directory: int, bad: dict[str, str]) -> None:
     place = os_.subdirectory(directory, QUARANTINE)
     try:
         for name in bad:
-            set_aside(os_, directory, place, name)
+            # Another one of that name is kept there: this one is in nobody's way here.
+            with contextlib.suppress(FileExistsError):
+                set_aside(os_, directory, place, name)
         os_.fsync(directory)
     finally:
         os_.close(place)
@@ -151,26 +192,6 @@ def _settle(os_: Os, directory: int, segments: list[SegmentName]) -> None:
             os_.fsync(fd)
         finally:
             os_.close(fd)
-
-
-def _walk(
-    os_: Os,
-    directory: int,
-    segments: list[SegmentName],
-    see: Callable[[Line], None],
-    began: Known | None,
-) -> tuple[Walked, bytes]:
-    newest = b""
-
-    def emit(_name: str, _offset: int, line: Line) -> None:
-        see(line)
-
-    def load(name: str) -> bytes:
-        nonlocal newest
-        newest = os_.read_disk(directory, name)
-        return newest
-
-    return Walker(segments, load, emit, known=() if began is None else (began,)).run(), newest
 
 
 def _cache_agrees(os_: Os, directory: int, segments: list[SegmentName], newest: bytes) -> bool:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from supervisor.journal.chain import Emit, Walked, Walker, segments_among, unbroken_since
 from supervisor.journal.codec import Frame, Line, TooNew
 from supervisor.journal.errors import JournalError, JournalIOError, JournalTooNew
+from supervisor.journal.proven import vouched
 from supervisor.journal.snapshot import Found, Snapshot, find, known, snapshots_among
 
 Progress = Callable[[int, int], None]
@@ -52,6 +53,12 @@ def snapshots(directory: Path) -> Iterator[Snapshot]:
     reader = Reader(directory, lambda _done, _total: None)
     for name in snapshots_among(reader.names):
         yield from reader.found([name]).whole
+
+
+def vouched_for(directory: Path) -> Iterator[Snapshot]:
+    """Those of them that the chain proves, whatever else is damaged. Raises JournalIOError."""
+    reader = Reader(directory, lambda _done, _total: None)
+    return vouched(reader.names, reader.load)
 
 
 def begins_late(directory: Path) -> bool:

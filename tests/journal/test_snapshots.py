@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import errno
-import itertools
-import random
 from pathlib import Path
 
 import pytest
@@ -19,7 +15,6 @@ from supervisor.journal.errors import JournalCorrupt
 from supervisor.journal.file import REAL
 from supervisor.journal.log import Journal
 from supervisor.journal.read import entries
-from supervisor.journal.segments import Spare, Writer
 from supervisor.journal.snapshot import BadSnapshot, Place, parse, snapshots_among
 from supervisor.journal.witness import identity
 from tests.journal.driver import SIZE, Driver
@@ -124,97 +119,6 @@ def test_so_many_more_segments_stay_for_people(keep):
     assert every.index(needed) > 1
     assert left == every[first:]
     assert Start(driver.os.killed()).folded == joined(driver.appended)
-
-
-@pytest.mark.guarantee("J1", "J9")
-@pytest.mark.parametrize("where", PLACES)
-def test_a_crash_at_any_call_while_a_snapshot_is_made_loses_nothing(where):
-    driver = grown(snapshots=2, place=PLACES[where], far=where == "archived elsewhere")
-    for _ in range(3):
-        driver.grow(500, 300)
-    rng, states, wanted = random.Random(3), 0, joined(driver.appended)
-    every = {name.removeprefix("archive/") for name in driver.os.names if ".jnl" in name}
-
-    def crash(_call: str) -> None:
-        nonlocal states
-        for image in [driver.os.killed(), *driver.os.power_cuts(rng, 12)]:
-            states += 1
-            assert Start(image).folded == wanted
-            assert not any(name.endswith(".tmp") for name in image.listdir(0))
-            if PLACES[where]:
-                assert every <= {name.removeprefix("archive/") for name in image.names}
-
-    driver.os.after = crash
-    take(driver, PLACES[where])
-    assert states >= 80
-
-
-class Trips:
-    """Raises at the nth call from now on; `tripped` once it did."""
-
-    def __init__(self, driver: Driver, at: int, code: int) -> None:
-        self.left, self.code, self.tripped = at, code, False
-        self.driver = driver
-        driver.os.before = self
-
-    def __call__(self, call: str) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.tripped = True
-            raise OSError(self.code, call)
-
-    def off(self) -> None:
-        self.driver.os.before = lambda _call: None
-
-
-@pytest.mark.guarantee("J1", "J3", "J9")
-@pytest.mark.parametrize("where", PLACES)
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_an_error_at_any_call_while_a_snapshot_is_made_loses_nothing(where, code):
-    """And what could not be made, or not be let go, is at the next attempt."""
-    grown_once = grown(snapshots=2, place=PLACES[where], far=where == "archived elsewhere")
-    for _ in range(3):
-        grown_once.grow(500, 300)
-    rng, wanted = random.Random(5), joined(grown_once.appended)
-    for at in itertools.count(1):
-        driver = copy.copy(grown_once)
-        driver.os, driver.writer, driver.spares = copied(grown_once)
-        trips, failed = Trips(driver, at, code), False
-        before = driver.writer.point.position
-        try:
-            take(driver, PLACES[where])
-        except OSError:
-            failed = True
-        trips.off()
-        if not trips.tripped:
-            break
-        for image in [driver.os.killed(), *driver.os.power_cuts(rng, 4)]:
-            assert Start(image).folded == wanted
-        # A failed record poisons the writer; any other failure does not.
-        if failed and driver.writer.point.position == before:
-            driver.writer, driver.spares = opened_again(driver)
-        take(driver, PLACES[where])
-        kept = snapshots_among(driver.os.listdir(0))
-        assert len(kept) == 2
-        oldest = parse(kept[-1], contents_of(driver.os)[kept[-1]])
-        here = sorted(n for n in driver.os.listdir(0) if n.endswith(".jnl"))
-        assert here[0] == oldest.point.name
-        assert Start(driver.os.killed()).folded == wanted
-    assert at >= 20
-
-
-def copied(driver: Driver) -> tuple[FakeOs, Writer, list[Spare]]:
-    """The same disk once more, opened."""
-    again = Driver.__new__(Driver)
-    again.os = driver.os.killed()
-    return again.os, *opened_again(again)
-
-
-def opened_again(driver: Driver) -> tuple[Writer, list[Spare]]:
-    opened = opening.open_directory(
-        driver.os, 0, lambda _frame: None, lambda *_: None, segment_bytes=SIZE, align=512
-    )
-    return opened.writer, opened.spares
 
 
 @pytest.mark.guarantee("J2", "J9")
