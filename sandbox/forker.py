@@ -9,7 +9,7 @@ import _socket
 import os
 import select
 import sys
-from struct import pack, unpack
+from struct import pack
 
 from sandbox import linux, wire
 
@@ -28,7 +28,8 @@ else:
 
 __all__ = ["Forker", "override"]
 
-_CLOEXEC, _DONTWAIT, _NOSIGNAL = 0x40000000, 0x40, 0x4000
+_DONTWAIT, _NOSIGNAL = 0x40, 0x4000
+_EMFILE = 24
 _SOL_SOCKET, _SCM_RIGHTS = 1, 1
 _AF_UNIX, _SEQPACKET = 1, 5
 _SIGKILL = 9
@@ -63,16 +64,15 @@ class Forker:
     def listen(self) -> bool:
         """One message of the daemon's; False at its end."""
         try:
-            message, ancillary, _, _ = self.control.recvmsg(
-                wire.MESSAGE_MAX, _socket.CMSG_SPACE(_FDS_MAX * 4), _CLOEXEC
-            )
+            message, fds = wire.receive(self.control, _FDS_MAX)
         except ConnectionResetError:
             return False  # closed as well, with an answer of ours unread
         if not message:
             return False
-        raw = b"".join(data for _, _, data in ancillary)
-        fds = list(unpack(f"={len(raw) // 4}i", raw))
         kind, number, flags = wire.REQUEST.unpack_from(message)
+        if fds is None:
+            self.answer(wire.REFUSED, number, errno=_EMFILE)
+            return True
         try:
             self.obey(kind, number, flags, message[wire.REQUEST.size :], fds)
         except OSError as error:

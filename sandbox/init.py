@@ -17,7 +17,7 @@ import os
 import resource
 import select
 import time
-from struct import pack, unpack
+from struct import pack
 
 from sandbox import birth, linux, root, wire
 
@@ -25,7 +25,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-_CLOEXEC = 0x40000000  # MSG_CMSG_CLOEXEC: Python receives descriptors inheritable otherwise
 _NOSIGNAL = 0x4000
 _SIGKILL, _SIGTERM, _SIGCONT = 9, 15, 18
 # What posix_spawn resets in the handler: all but KILL and STOP, and the two that glibc keeps.
@@ -335,15 +334,12 @@ def _order(slot: _socket.socket) -> bytes:
 
 
 def _received(slot: _socket.socket) -> tuple[bytes, list[int]]:
-    """The next message with its descriptors."""
+    """The next message with its descriptors; without any when not all of them came."""
     try:
-        message, ancillary, _, _ = slot.recvmsg(
-            wire.MESSAGE_MAX, _socket.CMSG_SPACE(4 * 4), _CLOEXEC
-        )
+        message, fds = wire.receive(slot, 4)
     except ConnectionResetError:
         return b"", []
-    raw = b"".join(data for _, _, data in ancillary)
-    return message, list(unpack(f"={len(raw) // 4}i", raw))
+    return message, fds or []
 
 
 def _spawn(argv: list[bytes], env: list[bytes], fds: list[int]) -> int:

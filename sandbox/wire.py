@@ -6,7 +6,9 @@ with sizes checked, because an init shares its uid with the handler it started.
 
 from __future__ import annotations
 
-from struct import Struct
+import _socket
+import os
+from struct import Struct, unpack
 
 # One message never exceeds this; it is what both ends pass to recv(2). It is above the kernel's
 # default SO_SNDBUF, so a message that could be sent is never cut off.
@@ -34,6 +36,27 @@ BROKEN_BODY = Struct("=cxxxi")  # tag, errno; then [layer, what was tried]
 # tag, si_code, si_status, killed, tasks started (-1: not known), largest resident set in KiB,
 # cpu microseconds, gate, leader's exit, tree's end (monotonic ns)
 ENDED_BODY = Struct("=cxxxiiiiqqqqq")
+
+_CLOEXEC, _CTRUNC = 0x40000000, 0x8  # MSG_CMSG_CLOEXEC: Python's are inheritable otherwise
+
+
+def receive(source: _socket.socket, most: int) -> tuple[bytes, list[int] | None]:
+    """The next message and the descriptors that came with it, which are the caller's to close.
+
+    None instead of these, with all that came closed, when the kernel dropped any: for the limit of
+    open files, or as more than ``most``. What it dropped is at the end of the list, so whoever
+    went on with the rest would take it for a request for less.
+    """
+    message, ancillary, flags, _ = source.recvmsg(
+        MESSAGE_MAX, _socket.CMSG_SPACE(4 * most), _CLOEXEC
+    )
+    raw = b"".join(data for _, _, data in ancillary)
+    fds = list(unpack(f"={len(raw) // 4}i", raw))
+    if not flags & _CTRUNC:
+        return message, fds
+    for fd in fds:
+        os.close(fd)
+    return message, None
 
 
 def pack_list(items: list[bytes]) -> bytes:
