@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import signal
@@ -12,7 +13,7 @@ from typing import cast
 
 import trio
 
-from config.load import Handlers, reload_config
+from config.load import Handlers
 from config.manifest import SandboxDecl
 from config.problems import ConfigError
 from config.schema import Config
@@ -40,6 +41,7 @@ from supervisor.recovery import (
     replay,
     watch_survivors,
 )
+from supervisor.reloading import Reloads
 from supervisor.server import Listener, Peer, ServerLimits
 from supervisor.server.inside import Init, is_inside
 from supervisor.service import Service
@@ -141,9 +143,11 @@ class Daemon:
             unwitnessed=lambda: witness.problem,
         )
         self._snapshots = _snapshots(self._engine, replayed)
-        self._service = Service(self._engine, started=started, damage=replayed.damage)
+        self._reloads = Reloads(self._engine, notifier, say)
+        self._service = Service(
+            self._engine, self._reloads.now, started=started, damage=replayed.damage
+        )
         self._status = 0
-        self._reloading = trio.Lock()
         self._patience = trio.CancelScope()  # of a stop with what still runs
 
     async def main(self, listeners: tuple[Listener, ...]) -> int:
@@ -298,24 +302,8 @@ class Daemon:
         scope.cancel()
 
     async def _reload(self) -> None:
-        """New configuration and manifests, whole or not at all."""
-        async with self._reloading:
-            await self._reloaded()
-
-    async def _reloaded(self) -> None:
-        engine = self._engine
-        self._notifier.reloading()
-        try:
-            config, handlers = await scarce.in_thread(_read_again, engine.config)
-        except (ConfigError, OSError) as error:
-            say(f"not reloaded, the old configuration stays in force: {error}")
-        else:
-            engine.config, engine.handlers = config, handlers
-            engine.slots.all.total_tokens = config.max_running_attempts
-            # What stands ready was made for the old manifests.
-            engine.launcher.resize(config.sandbox.pool, config.sandbox.pool_total)
-            say(f"reloaded: {len(handlers)} handlers")
-        self._notifier.ready()
+        with contextlib.suppress(ConfigError, OSError):  # it has been said
+            await self._reloads.now()
 
     async def _stop(self, listeners: tuple[Listener, ...]) -> None:
         with trio.CancelScope(shield=True):
@@ -343,11 +331,6 @@ def _snapshots(engine: Engine, replayed: Replayed) -> Snapshots | None:
         full=lambda: engine.full() is not None,
         say=say,
     )
-
-
-def _read_again(config: Config) -> tuple[Config, Handlers]:
-    new = reload_config(config)
-    return new, visible.load(new, strict=True)
 
 
 async def _layers(engine: Engine) -> tuple[dict[str, str], tuple[Missing, ...]]:

@@ -29,6 +29,11 @@ class GetStatus(Command):
 
 
 @attrs.frozen
+class Reload(Command):
+    pass
+
+
+@attrs.frozen
 class ListHandlers(Command):
     pass
 
@@ -273,6 +278,7 @@ def _waiting(command: Callable[[str, int], Command]) -> Reader:
 
 ROUTES: tuple[tuple[str, str, Reader], ...] = (
     ("GET", "status", _bare(GetStatus)),
+    ("POST", "reload", _bare(Reload)),
     ("GET", "handlers", _bare(ListHandlers)),
     ("GET", "handlers/*", _of_one(GetHandler)),
     ("POST", "dispatch", _dispatch),

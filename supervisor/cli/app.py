@@ -36,6 +36,7 @@ COMMANDS: dict[str, Lazy] = {
     ),
     "sessions": Lazy("sessions", "sessions", "Containers of operations; send a program to one."),
     "approvals": Lazy("approvals", "approvals", "Decisions of people that programs wait for."),
+    "reload": Lazy("reload", "reload", "Have the daemon read configuration and manifests again."),
     "handlers": Lazy("handlers", "handlers", "What can be run: list, show, check, try."),
     "events": Lazy("events", "events", "What happened, in order; -f follows."),
     "journal": Lazy(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from config.load import Handler
     from config.schema import Config
 
-_STALE = "systemctl reload effectd.service, or SIGHUP to the daemon"
+_STALE = "effectctl reload"
 
 
 def by_the_daemon(daemon: Daemon, config: Config, handler: Handler) -> Iterator[Check]:

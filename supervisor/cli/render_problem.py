@@ -3,7 +3,7 @@ unless the problem itself says `retryable`."""
 
 from __future__ import annotations
 
-from supervisor.cli.documents import Document
+from supervisor.cli.documents import Document, texts
 from supervisor.cli.exits import Exit
 from supervisor.cli.look import Look, escape
 from supervisor.cli.text import fields, indented, size, span
@@ -46,6 +46,7 @@ def _details(document: Document, exit_code: Exit) -> list[tuple[str, str]]:
         for key, name, show in NUMBERS
         if isinstance(value := document.get(key), int)
     ]
+    pairs += [("problem", escape(one)) for one in texts(document, "problems")[1:]]
     pairs.append(("fix", escape(document.get("fix") or "")))
     if document.get("retryable") is True:
         pairs.append(("again", "Safe to send again with the same id."))

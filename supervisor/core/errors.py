@@ -288,6 +288,18 @@ _ROWS = (
         for_model="The input was not valid; correct it.",
     ),
     _code(
+        "ConfigurationRefused",
+        409,
+        7,
+        "the configuration or a manifest on disk is not valid",
+        meaning="A reload takes all of it or nothing: what was in force before still is, and "
+        "nothing that runs has noticed. `problems` names each file and key.",
+        fix="Correct them (`effectctl config check`, `effectctl handlers check NAME`), then "
+        "`effectctl reload` again.",
+        for_model="The service's configuration is wrong, and a person must correct it. Nothing "
+        "has changed.",
+    ),
+    _code(
         "LimitExceeded",
         429,
         7,

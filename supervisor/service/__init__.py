@@ -29,10 +29,18 @@ from supervisor.service import (
     submit,
 )
 from supervisor.service import open as open_
-from supervisor.service.context import Caller, Context, Denied, Lacking, problem_response
+from supervisor.service.context import (
+    Caller,
+    Context,
+    Denied,
+    Lacking,
+    Reload,
+    problem_response,
+)
 
 _ANSWERS: Mapping[type[Command], Callable[[Context, Any, Caller], Awaitable[Response]]] = {
     routes.GetStatus: overview.get_status,
+    routes.Reload: overview.reload,
     routes.ListHandlers: overview.list_handlers,
     routes.GetHandler: overview.get_handler,
     routes.Dispatch: submit.dispatch,
@@ -70,8 +78,10 @@ _ANSWERS: Mapping[type[Command], Callable[[Context, Any, Caller], Awaitable[Resp
 class Service:
     """The API of one engine, as the function that the transport calls."""
 
-    def __init__(self, engine: Engine, *, started: int, damage: Refusal | None = None) -> None:
-        self._context = Context(engine, started=started, damage=damage)
+    def __init__(
+        self, engine: Engine, reload: Reload, *, started: int, damage: Refusal | None = None
+    ) -> None:
+        self._context = Context(engine, reload, started=started, damage=damage)
 
     async def app(self, request: Request) -> Response:
         """Every request; refusals of any kind become problem documents here."""

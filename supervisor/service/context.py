@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pwd
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 import attrs
 import trio
 
 from config.access import Denial, may_run, missing_role, missing_run
-from config.load import Handler, fresh
+from config.load import Handler, Handlers, fresh
 from config.schema import Role
 from sandbox.spec import SandboxUnavailable
 from supervisor.api.views import Values, operation_view
@@ -32,6 +32,9 @@ from supervisor.server import Peer, Response
 
 # Of their own: look-ups that hang must not take the threads that others wait for.
 _LOOKUPS = trio.CapacityLimiter(4)
+
+Reload = Callable[[], Awaitable[Handlers]]
+"""Puts configuration and manifests in force as they are on disk; ConfigError, OSError."""
 
 
 class Denied(Exception):  # noqa: N818  # carries a refusal, is caught where answers are made
@@ -94,8 +97,11 @@ def _user_name(uid: int) -> str:
 class Context:
     """One engine's service. `damage` makes it read-only and says why."""
 
-    def __init__(self, engine: Engine, *, started: int, damage: Refusal | None = None) -> None:
+    def __init__(
+        self, engine: Engine, reload: Reload, *, started: int, damage: Refusal | None = None
+    ) -> None:
         self.engine = engine
+        self.reload = reload
         self.started = started
         self.damage = damage
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
+from config.problems import ConfigError
 from supervisor.api import routes
+from supervisor.core.access import Verb
 from supervisor.core.errors import Refusal
 from supervisor.dispatch import Unavailable
 from supervisor.program.schema import SCHEMAS
@@ -24,6 +26,29 @@ async def get_status(context: Context, _: routes.GetStatus, caller: Caller) -> R
             context.engine, context.visible(caller), started=context.started, damage=context.damage
         ),
     )
+
+
+async def reload(context: Context, _: routes.Reload, caller: Caller) -> Response:
+    context.permit(Verb.ADMIN, caller, owner=None)
+    try:
+        handlers = await context.reload()
+    except ConfigError as error:
+        texts = [problem.text for problem in error.problems]
+        raise Denied(_not_reloaded(texts)) from error
+    except OSError as error:
+        raise Denied(_not_reloaded([str(error)])) from error
+    warnings = (*context.engine.config.origin.warnings, *handlers.warnings)
+    document = {
+        "handlers": sorted(handlers),
+        "warnings": [one.text for one in warnings],
+    }
+    return json_response(200, document)
+
+
+def _not_reloaded(problems: list[str]) -> Refusal:
+    more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+    detail = f"the old configuration stays in force: {problems[0]}{more}"
+    return Refusal("ConfigurationRefused", detail, extra={"problems": problems})
 
 
 async def list_handlers(context: Context, _: routes.ListHandlers, __: Caller) -> Response:

@@ -20,7 +20,6 @@ LATER = [
     ["top"],
     ["torture", "x"],
     ["drain"],
-    ["reload"],
     ["metrics"],
     ["handlers", "new"],
 ]

@@ -104,6 +104,7 @@ def request(cast: Cast, verb: str) -> tuple[str, str, Any]:
         "accept": ("POST", f"{operation}/accept-artifacts", {"reason": "r"}),
         "resolve": ("POST", f"effects/{cast.effect_id}/resolve", wrong),
         "attest": ("POST", f"calls/{cast.call_id}/attest-dead", {"reason": "r"}),
+        "reload": ("POST", "reload", None),
     }
     return table[verb]
 
@@ -129,6 +130,7 @@ EXPECTED = {
     "cancel": DRIVING,
     "extend": DRIVING,
     "accept": ("role admin", "role admin", HIDDEN, HIDDEN, YES, HIDDEN),
+    "reload": (*["role admin"] * 4, YES, "role admin"),
     "resolve": SETTLING,
     "attest": SETTLING,
 }
@@ -419,4 +421,7 @@ def test_a_broken_configuration_is_named_and_the_old_one_stays_in_force() -> Non
         said = daemon.reload("not reloaded")
         assert f"{daemon.base}/effectd.toml" in said
         assert "max_runing_attempts" in said
+        refused = daemon.client(ADMIN).ask("POST", "reload")
+        assert refused.code == "ConfigurationRefused"
+        assert f"{daemon.base}/effectd.toml: max_runing_attempts" in refused.document["detail"]
         assert daemon.client(OWNER).dispatch("plain", {}, wait_ms=60_000).status == 200
