@@ -20,6 +20,7 @@ from sandbox import scarce
 from sandbox.spec import SandboxUnavailable
 
 RUNS = "runs"
+_CONTROLLERS = (("memory", "memory"), ("tasks", "pids"))
 _SLOT = re.compile(r"/(?:[^/]+/)+runs/slot-\d+-\d+")
 _numbers = itertools.count()
 # What a cgroup that is gone, or is just going, answers.
@@ -51,6 +52,19 @@ def unavailable(root: Path, gid: int | None = None) -> str | None:
     except OSError as error:
         return f"{error.strerror}: {error.filename}"
     return None
+
+
+def bounded(root: Path | None) -> tuple[str, ...]:
+    """Which of "memory" and "tasks" the kernel can bound in each sandbox below ``root``."""
+    handed = _words(root / RUNS / "cgroup.subtree_control") if root is not None else []
+    return tuple(name for name, controller in _CONTROLLERS if controller in handed)
+
+
+def _words(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="ascii").split()
+    except OSError:
+        return []
 
 
 @attrs.frozen

@@ -195,7 +195,7 @@ class Launcher:
         async with lent(cgroup, wire.BY_CGROUP):
             fds = cgroup.open()
             try:
-                steps = plan.bare(spec, counted="tasks" in cgroup.limits)
+                steps = plan.bare(spec, cgroup.limits)
                 forked = await self._process.request(wire.BARE, 0, steps, fds)
             finally:
                 for fd in fds:

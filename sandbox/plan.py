@@ -35,6 +35,9 @@ _DEVICE_LINKS = (
 _TMP_OPTIONS = "mode=1777,size=64m,nr_inodes=16k"
 _RUN_OPTIONS = "mode=755,size=1m,nr_inodes=1k"
 
+# Usual for a thread's stack. And more than init, which has the same limits, ever needs.
+_STACK, _INIT_DATA = 8 << 20, 32 << 20
+
 # What one template makes for all its attempts, and what each attempt makes for itself. The cgroup
 # namespace is entered from inside: a template that had one could not put an init into a cgroup.
 _TEMPLATE = linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWUTS
@@ -48,22 +51,29 @@ def template_flags(spec: Spec) -> int:
     return _TEMPLATE | (linux.CLONE_NEWNET if spec.network == "none" else 0)
 
 
-def template(spec: Spec) -> bytes:
+def template(spec: Spec, bounded: tuple[str, ...] = ()) -> bytes:
     """What a template is told: the steps of its root, those of each attempt, what an attempt is
-    born into, whether it has a network namespace of its own, whether it may be traced."""
-    return _template(spec, _system(), _resolver() if spec.network == "host" else ())
+    born into, whether it has a network namespace of its own, whether it may be traced.
+
+    ``bounded``: what the attempts' cgroups bound, of "memory" and "tasks".
+    """
+    resolver = _resolver() if spec.network == "host" else ()
+    return _template(spec, bounded, _system(), resolver)
 
 
 @functools.lru_cache(maxsize=256)
 def _template(
-    spec: Spec, system: tuple[tuple[str, str | None], ...], resolver: tuple[str, ...]
+    spec: Spec,
+    bounded: tuple[str, ...],
+    system: tuple[tuple[str, str | None], ...],
+    resolver: tuple[str, ...],
 ) -> bytes:
     exposed = _exposed(spec, tuple(path for path, link in system if link is None), resolver)
     own_network = spec.network == "none"
     return wire.pack_list(
         [
             wire.pack_list(_template_steps(spec, exposed, dict(system))),
-            wire.pack_list(_attempt_steps(spec, exposed)),
+            wire.pack_list(_attempt_steps(spec, exposed, bounded)),
             b"%d" % _ATTEMPT,
             b"%d" % own_network,
             b"%d" % spec.traceable,
@@ -90,7 +100,7 @@ def _template_steps(
     return [*steps, step("uts_namespace", "hostname", "sandbox")]
 
 
-def _attempt_steps(spec: Spec, exposed: dict[str, int]) -> list[bytes]:
+def _attempt_steps(spec: Spec, exposed: dict[str, int], bounded: tuple[str, ...]) -> list[bytes]:
     steps = [step("pid_namespace", "have"), step("ipc_namespace", "have")]
     steps += [step("cgroup_namespace", "new_cgroup_namespace")]
     if spec.network == "none":
@@ -104,20 +114,22 @@ def _attempt_steps(spec: Spec, exposed: dict[str, int]) -> list[bytes]:
     steps += [step("root", "directory", "700", "/run/credentials")]
     steps += [step("root", "attach", path) for path in again]
     steps += [step("root", "enter", "/tmp")]  # noqa: S108 - its own
-    steps += limit_steps(spec)
+    steps += limit_steps(spec, bounded) + _task_limit(spec)
     steps += [step("capabilities", "drop_capabilities"), step("no_new_privs", "no_new_privs")]
     return [*steps, *confine.steps(spec, confine.here())]
 
 
-def bare(spec: Spec, *, counted: bool) -> bytes:
-    """The steps of a sandbox that is only a cgroup. ``counted``: it limits the tasks as well.
+def bare(spec: Spec, bounded: tuple[str, ...]) -> bytes:
+    """The steps of a sandbox that is only a cgroup, which bounds ``bounded`` as in `template`.
 
     At level ``none`` exec may gain privileges: that is where sudo is meant to work.
     """
     steps = [step("limits", "oom_score", "500")]
-    # Without a user namespace RLIMIT_NPROC counts every process of the uid, strangers included,
-    # so it is only for want of anything better.
-    steps += limit_steps(spec)[: -1 if counted else None]
+    steps += limit_steps(spec, bounded)
+    if "tasks" not in bounded:
+        # Without a user namespace this counts every process of the uid, strangers included, so it
+        # is only for want of anything better.
+        steps += _task_limit(spec)
     if spec.level == "strict":
         steps += [step("capabilities", "limit_capabilities")]
         steps += [step("no_new_privs", "no_new_privs")]
@@ -203,8 +215,8 @@ def _resolver() -> tuple[str, ...]:
     return () if folder == Path("/etc") or not target.exists() else (str(folder),)
 
 
-def limit_steps(spec: Spec) -> list[bytes]:
-    """The resource limits alone, that of processes last."""
+def limit_steps(spec: Spec, bounded: tuple[str, ...] = ()) -> list[bytes]:
+    """The resource limits of one process, each for itself; ``bounded`` as in `template`."""
     # Exactly one byte of core: the kernel then refuses piped core patterns too, which ignore a
     # limit of zero, and writes no file below a page.
     limits = [
@@ -221,6 +233,23 @@ def limit_steps(spec: Spec) -> list[bytes]:
         # SIGXCPU first, SIGKILL a second later. The kernel counts whole seconds.
         seconds = -(-spec.cpu_max_ms // 1000)
         limits.append((resource.RLIMIT_CPU, seconds, seconds + 1))
-    # In a user namespace this counts the sandbox's own processes; its init is one of them.
-    limits.append((resource.RLIMIT_NPROC, spec.tasks_max + 1, spec.tasks_max + 1))
+    if spec.memory_max is not None and "memory" not in bounded:
+        most = _data_max(spec.memory_max, spec.tasks_max)
+        limits.append((resource.RLIMIT_DATA, most, most))
     return [step("limits", "limit", *numbers) for numbers in limits]
+
+
+def _data_max(memory_max: int, tasks_max: int) -> int:
+    """What one process may have in writable memory of its own where nobody counts the whole tree.
+
+    The kernel counts what is mapped and not what is used, and of each thread's stack all of it: a
+    handler that a memory controller would let live must live here as well.
+    """
+    stack, _ = resource.getrlimit(resource.RLIMIT_STACK)
+    stack = _STACK if stack == resource.RLIM_INFINITY else stack
+    return max(memory_max, _INIT_DATA) + tasks_max * stack
+
+
+def _task_limit(spec: Spec) -> list[bytes]:
+    """In a user namespace it counts the sandbox's own processes; its init is one of them."""
+    return [step("limits", "limit", resource.RLIMIT_NPROC, *[spec.tasks_max + 1] * 2)]

@@ -191,7 +191,7 @@ def _memory(cgroup_root: Path | None) -> Layer:
     how = "memory in cgroup.controllers of the delegated cgroup"
     if "memory" in _controllers(cgroup_root):
         return Layer("memory", "in force", how)
-    return Layer("memory", "missing", how, "no memory controller is delegated", remedies.CGROUP)
+    return Layer("memory", "degraded", how, remedies.MEMORY, remedies.CGROUP)
 
 
 def _controllers(cgroup_root: Path | None) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from sandbox import census, plan, remedies, scarce, wire
+from sandbox import census, cgroups, plan, remedies, scarce, wire
 from sandbox.cgroups import Cgroup
 from sandbox.process import Forked, Process, Refused, received, rights, unpacked_fds
 from sandbox.root import FOLLOW
@@ -80,6 +80,10 @@ class Home:
             memory_max=spec.memory_max,
             tasks_max=spec.tasks_max,
         )
+
+    def steps(self, spec: Spec) -> bytes:
+        """What a template of ``spec`` is told."""
+        return plan.template(spec, cgroups.bounded(self.cgroup_root))
 
     def sandbox(self, forked: Forked, contained_by: int, cgroup: Cgroup | None) -> Sandbox:
         """The daemon's end of an init, with the layers that were there before it.
@@ -205,7 +209,7 @@ class Profile:
         async with lent(self._cgroup, wire.BY_NAMESPACE):
             fds = _opened(self._cgroup)
             try:
-                flags, steps = plan.template_flags(self.spec), plan.template(self.spec)
+                flags, steps = plan.template_flags(self.spec), self._home.steps(self.spec)
                 forked = await self.process.request(wire.TEMPLATE, flags, steps, fds)
             finally:
                 for fd in fds:

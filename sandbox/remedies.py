@@ -39,6 +39,10 @@ FILES = (
     "Handlers share the daemon's uid, whose limit of open files is too low for that: raise"
     " LimitNOFILE= (ulimit -n) to files_max + 1024 at least, or lower files_max."
 )
+MEMORY = (
+    "no memory controller is delegated: each process of a handler is bounded by itself (memory_max"
+    " and the stacks of tasks_max threads), all of them together are not"
+)
 PROC = (
     "Something is mounted over a part of /proc (ProtectKernelTunables=, ProtectKernelLogs=,"
     " ProtectHostname= or a container's masks): remove it, or set"
@@ -80,7 +84,7 @@ _LEFT_OUT = {
         "Run the systemd unit, whose handlers run as effectd-run.",
     ),
     "tasks": ("no pids controller is delegated", CGROUP),
-    "memory": ("no memory controller is delegated", CGROUP),
+    "memory": (MEMORY, CGROUP),
     "landlock": ("this kernel has none", LANDLOCK_KERNEL),
 }
 

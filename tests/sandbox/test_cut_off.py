@@ -71,7 +71,7 @@ def test_a_forker_refuses_it_and_keeps_nothing(
 @pytest.mark.parametrize("level", ["strict", "none"])
 async def test_the_launcher_makes_nothing_of_it(level: str) -> None:
     async with launched() as launcher:
-        kind, flags, steps = (wire.BARE, 0, plan.bare(Spec(), counted=False))
+        kind, flags, steps = (wire.BARE, 0, plan.bare(Spec(), ()))
         if level == "strict":
             kind, flags, steps = (
                 wire.TEMPLATE,

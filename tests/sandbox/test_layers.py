@@ -240,7 +240,7 @@ async def test_a_layer_that_may_be_missing_is_left_out_of_the_record(
     # EINVAL stands for the refusal, which takes a container to produce.
     steps.insert(at, wire.pack_list([b"proc?", b"oom_score", b"no number"]))
     whole = wire.pack_list([root, wire.pack_list(steps), *rest])
-    monkeypatch.setattr(plan, "template", lambda _: whole)
+    monkeypatch.setattr(plan, "template", lambda *_: whole)
     async with launched() as launcher:
         sandbox = await launcher.prepare(spec)
         assert "proc" not in sandbox.layers
