@@ -62,9 +62,13 @@ async def _may_still_answer(sandbox: Sandbox, waited_s: float) -> bool:
         # Init signals a list of pids, which a chain of forks outruns; seen from outside the
         # cgroup can be made to hold still.
         done = await tree.kill_all_but_init(identity, hold_still=True)
-        return done and waited_s < PATIENCE_S
-    if not sandbox.heard():
+        return done and waited_s < PATIENCE_S and tree.thaw(identity)
+    heard = sandbox.heard()
+    if not heard:
         await tree.kill_all_but_init(identity, hold_still=False)
+    if not tree.thaw(identity):
+        return False  # nor can it when it is frozen, and not by itself alone
+    if not heard:
         return waited_s < PATIENCE_S
     # It has sent SIGKILL to all in one call. What is left to do is the kernel's, and would be even
     # if init were killed; unless there is nobody left to wait for.

@@ -25,6 +25,7 @@ WALK_MAX = 512
 # Tasks freeze within a millisecond or two, unless one is in an uninterruptible sleep.
 FREEZE_S = 0.05
 _POLL_S = 0.002
+_FREEZER = "cgroup.freeze"
 _SHOWN = 3
 
 
@@ -48,8 +49,25 @@ async def kill_all_but_init(identity: Identity, *, hold_still: bool) -> bool:
         return False
 
 
+def thaw(identity: Identity) -> bool:
+    """Let that sandbox's cgroup go on; False when a frozen one around it holds it still. Who is
+    frozen takes SIGKILL, and nothing else."""
+    cgroup = Cgroup.recorded(identity.cgroup)
+    if cgroup is None:
+        return True
+    with contextlib.suppress(OSError):  # no descriptor left for it
+        put(cgroup.path / _FREEZER, "0")
+    return not any(map(_is_to_freeze, cgroup.path.parents))
+
+
+def _is_to_freeze(cgroup: Path) -> bool:
+    with contextlib.suppress(OSError):  # above the hierarchy, or at its root, there is none
+        return (cgroup / _FREEZER).read_text(encoding="ascii").strip() == "1"
+    return False
+
+
 async def _kill_frozen(cgroup: Cgroup, spared: int) -> bool:
-    freezer = cgroup.path / "cgroup.freeze"
+    freezer = cgroup.path / _FREEZER
     put(freezer, "1")
     try:
         with trio.move_on_after(FREEZE_S):
