@@ -32,6 +32,7 @@ from supervisor.core.standing import (
     CallState,
     OperationState,
     call_state,
+    node_lost,
     node_waits,
     operation_state,
 )
@@ -129,7 +130,8 @@ def _resume(  # one place that says whether, and why not
 
 
 def resume_plans(operation: Operation, now: Moment) -> list[Plan | Refusal]:
-    """How a resume lets each of its calls go on that is stuck, or why one may not."""
+    """How a resume lets each of its calls go on that is stuck, or why one may not. What it
+    cannot go on without, and nobody can supply, ends the program then."""
     if operation.program is None:
         return [plan(operation, operation.calls[operation.call_order[0]], now)]
     if operation.lost:
@@ -138,7 +140,11 @@ def resume_plans(operation: Operation, now: Moment) -> list[Plan | Refusal]:
         return [not_resumable(operation.program)]
     stuck = [operation.calls[one] for one in operation.program.calls.values()]
     stuck = sorted(
-        (one for one in stuck if node_waits(operation, one.call_id)),
+        (
+            one
+            for one in stuck
+            if node_waits(operation, one.call_id) and node_lost(operation, one.call_id) is None
+        ),
         key=lambda one: operation.call_order.index(one.call_id),
     )
     return [_node_plan(operation, one, now) for one in stuck]

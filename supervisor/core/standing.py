@@ -8,7 +8,7 @@ from supervisor.core.ids import CallId
 from supervisor.core.lineage import unresolved
 from supervisor.core.program_state import ProgramState
 from supervisor.core.record import Ended, Ending, Kind, Outcome, Result, Settler
-from supervisor.core.state import Call, Operation, Phase, Said
+from supervisor.core.state import Call, Effect, Operation, Phase, Said
 
 
 class CallState(enum.Enum):
@@ -201,15 +201,22 @@ def _dispatch_ended(operation: Operation) -> OperationState | None:
             return None
 
 
+def giving_effect(operation: Operation, call: Call) -> Effect | None:
+    """The effect whose result is the call's: its handler's sole one, if that was applied."""
+    effects = operation.lineage(call)
+    if call.terms.sole_effect is None or len(effects) != 1:
+        return None
+    return effects[0] if effects[0].outcome is Said.APPLIED else None
+
+
 def call_result(operation: Operation, call: Call) -> Result | None:
-    """The call's result, by the rule that a sole effect's result is the call's."""
+    """The result of the effect that gives the call's, else what the handler itself gave."""
     call = operation.newest(call)
     if not call.succeeded:
         return None
-    effects = operation.lineage(call)
-    if call.terms.sole_effect is not None and len(effects) == 1:
-        return effects[0].result or Result(unavailable="missing")
-    return call.result or Result(unavailable="missing")
+    giving = giving_effect(operation, call)
+    found = giving.result if giving is not None else call.result
+    return found or Result(unavailable="missing")
 
 
 def node_value(operation: Operation, call_id: CallId) -> Result | None:
@@ -219,6 +226,20 @@ def node_value(operation: Operation, call_id: CallId) -> Result | None:
         return None
     result = call_result(operation, call)
     return result if result is not None and result.available else None
+
+
+def node_lost(operation: Operation, call_id: CallId) -> str | None:
+    """Why the call of a node succeeded and its value is gone for good; None if it is not.
+
+    An effect's result can still be supplied, and no other.
+    """
+    call = operation.newest(operation.calls[call_id])
+    if call_state(operation, call) is not CallState.SUCCEEDED:
+        return None
+    if giving_effect(operation, call) is not None:
+        return None
+    result = call_result(operation, call)
+    return result.unavailable if result is not None else None
 
 
 def node_waits(operation: Operation, call_id: CallId) -> bool:

@@ -23,6 +23,7 @@ from supervisor.core.decide.results import next_known_result
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import AttemptKey, EffectId
 from supervisor.core.record import Result, Settler
+from supervisor.core.standing import giving_effect
 from supervisor.core.step import (
     Announced,
     AnswerApplied,
@@ -80,7 +81,6 @@ class Conversation:
         self._secrets = secrets
         self._stop = stop
         terms = engine.state.call(key.call_id).terms
-        self._terms = terms
         # A result that cannot be one frame cannot be kept.
         largest = min(terms.result_max_bytes, engine.journal.payload_limit // 2)
         self._channel = channel.Channel(largest)
@@ -351,10 +351,11 @@ class Conversation:
     # --- what is left of it -----------------------------------------------------------
 
     def value(self) -> Result | None:
-        """The call's own result: a message of its, else what it printed; None when the
-        sole announced effect's result is the call's."""
-        sole = self._terms.sole_effect
-        if sole is not None and not sole.whole_call:
+        """The call's own result: a message of its, else what it printed; None when the result
+        of the effect that it announced is the call's."""
+        operation = self._engine.state.operation_of(self._key.call_id)
+        giving = giving_effect(operation, operation.calls[self._key.call_id])
+        if giving is not None and not giving.declared.whole_call:
             return None
         if self._given is not None:
             return self._given

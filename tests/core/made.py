@@ -223,19 +223,22 @@ class Core:
         attempt = members.pop("attempt", len(self.call(call_id).attempts) - 1)
         return self.do(Confirmed(self.now, call_id, attempt, ordinal, applied, result, **members))
 
-    def exit(
+    def exit(self, call_id: CallId, *how: Any, **members: Any) -> Decision:
+        return self.do(self.exiting(call_id, *how, **members))
+
+    def exiting(
         self,
         call_id: CallId,
         outcome: Outcome = Outcome.SUCCEEDED,
         status: int | None = None,
         **members: Any,
-    ) -> Decision:
+    ) -> Exited:
         if status is None:
             status = 0 if outcome is Outcome.SUCCEEDED else 1
         how = members.pop("how", Exit(code=status))
         active_ms = members.pop("active_ms", 1_000)
         attempt = members.pop("attempt", len(self.call(call_id).attempts) - 1)
-        return self.do(Exited(self.now, call_id, attempt, outcome, active_ms, exit=how, **members))
+        return Exited(self.now, call_id, attempt, outcome, active_ms, exit=how, **members)
 
     def lose(self, call_id: CallId, *, dead: bool = True) -> Decision:
         number = len(self.call(call_id).attempts) - 1

@@ -8,13 +8,14 @@ import attrs
 import pytest
 
 from supervisor.core.checkpoint import canonical_digest
+from supervisor.core.decide import decide
 from supervisor.core.evolve import fold
 from supervisor.core.ids import CallId, OperationId, SessionId
 from supervisor.core.projection import project
 from supervisor.core.record import By, Outcome, Result, Terms
 from supervisor.core.standing import OperationState, operation_result, operation_state
 from supervisor.core.state import Operation, State
-from supervisor.core.step import CancelAsked, Decision
+from supervisor.core.step import CancelAsked, Decision, Input
 from supervisor.core.step_programs import ApprovalAsked, ApprovalsTimePassed, ProgramSubmitted
 from supervisor.journal.records import decode
 from supervisor.program import parse
@@ -37,7 +38,8 @@ from tests.core.test_whole import is_the_fold_everywhere
 CHARGE = terms(effect("charge", KEY), handler="charge")
 MAIL = terms(effect("mail", NEVER), handler="mail")
 LOOK = terms(effect("look", NONE), handler="look")
-HANDLERS = (CHARGE, LOOK, MAIL)
+BOTH = terms(effect("first", KEY), effect("second", KEY), handler="both")
+HANDLERS = (BOTH, CHARGE, LOOK, MAIL)
 
 
 def call(name: str, handler: str = "charge", given: Any = None, **more: Any) -> dict[str, Any]:
@@ -98,6 +100,13 @@ class Programs(Core):
         self.announce(one, name)
         self.confirm(one, result=Result(value))
         return self.exit(one, outcome)
+
+    def without_room(self, event: Input) -> Decision:
+        """What is written of it when there is no room for what the program would begin."""
+        decision = decide(self.state, event).instead
+        assert decision is not None
+        self.put(*decision.records)
+        return decision
 
     def answer_approval(self, choice: str, node: str = "ok", by: By = CLIENT) -> Decision:
         return self.do(ApprovalAsked(self.now, self.one, node, choice, "", by))
@@ -210,6 +219,50 @@ def test_a_node_whose_value_was_not_kept_is_never_run_again(core: Programs) -> N
     assert core.call(core.of("second")).queued is not None
 
 
+@pytest.mark.guarantee("P4", "R11")
+@pytest.mark.parametrize("announces", [False, True])
+def test_a_handler_that_changed_nothing_gives_its_own_result(
+    core: Programs, announces: bool
+) -> None:
+    core.send(call("first"), {"id": "out", "give": {"$": "first"}})
+    one = core.of("first")
+    core.ready(one)
+    if announces:
+        core.announce(one)
+        core.confirm(one, applied=False)
+    core.exit(one, value=Result("nothing was due"))
+    assert operation_result(core.program) == Result("nothing was due")
+
+
+@pytest.mark.guarantee("E8", "P4", "R11")
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_value_that_was_not_kept_and_that_nobody_can_supply_ends_the_program(
+    core: Programs, resumed: bool
+) -> None:
+    """No one effect has it, so no operator can say what it was."""
+    core.send(parallel("collect", a=[call("x")], b=[call("x", "both")]), GIVE)
+    other, one = core.of("both.a.x"), core.of("both.b.x")
+    core.ready(one)
+    core.announce(one, "first")
+    core.confirm(one)
+    core.announce(one, "second")
+    core.confirm(one, 1)
+    event = core.exiting(one, value=Result(unavailable="too_large"))
+    if resumed:
+        core.without_room(event)
+        core.restart()
+        assert core.standing is OperationState.INTERRUPTED
+        ended = core.resume(one)
+    else:
+        ended = core.do(event)
+    assert kinds(ended)[-2:] == ["CallRefused", "ProgramEnded"]
+    assert core.call(other).queued is None
+    assert core.standing is OperationState.FAILED
+    assert core.program.program is not None
+    assert core.program.program.end is not None
+    assert core.program.program.end.code == "EffectResultUnavailable"
+
+
 # --- parallel -----------------------------------------------------------------------------
 
 
@@ -274,10 +327,10 @@ def test_a_branch_waits_for_running_siblings_and_is_refused_when_none_runs(core:
     assert waits.waits
     assert unchanged(waits)
     assert core.program.budget.reserved_ms == 20_000
-    core.exit(calls[0], active_ms=300)
+    core.exit(calls[0], active_ms=300, value=Result(1))
     assert core.ready(calls[2]).refusal is None
-    core.exit(calls[1], active_ms=9_000)
-    core.exit(calls[2], active_ms=9_000)
+    core.exit(calls[1], active_ms=9_000, value=Result(1))
+    core.exit(calls[2], active_ms=9_000, value=Result(1))
     refused = core.ready(calls[3])
     assert code(refused) == "RunTimeBudgetExceeded"
     assert "CallRefused" in kinds(refused)

@@ -72,6 +72,19 @@ def test_nodes_run_in_order_and_their_values_go_on(calm_daemon: Daemon) -> None:
     assert pinned["effects"][0]["effect_id"] == effect_id
 
 
+@pytest.mark.guarantee("P4", "R11")
+def test_a_handler_that_changes_nothing_gives_what_it_printed(calm_daemon: Daemon) -> None:
+    tag = fresh_id("t")
+    nodes = [
+        call("idle", f"{tag}-1", effects=[]),
+        call("denied", f"{tag}-2", fails=["key"]),
+        give(all=expr("[idle, denied]")),
+    ]
+    done = send(calm_daemon.api, nodes, wait_ms=60_000).ok()
+    assert (done["state"], done["result"]) == ("succeeded", {"all": [{}, {}]})
+    assert calm_daemon.world.changes(tag) == {}
+
+
 @pytest.mark.guarantee("P4", "R1")
 def test_a_killed_program_goes_on_at_the_interrupted_node(daemon: Daemon) -> None:
     api, world, tag = daemon.api, daemon.world, fresh_id("t")

@@ -7,7 +7,7 @@ crash and no reader can come between a node's end and the beginning of the next.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import attrs
 
@@ -24,7 +24,7 @@ from supervisor.core.record import (
     ProgramEnded,
     Record,
 )
-from supervisor.core.standing import node_value, node_waits
+from supervisor.core.standing import node_lost, node_value, node_waits
 from supervisor.core.state import Call, Operation, Said, State
 from supervisor.core.step import (
     Decision,
@@ -134,12 +134,15 @@ class Walk:
             return template.filled(value, scope, self._meter, raw=bool(self._program.inputs))
         except Faulty as faulty:
             code = "LimitExceeded" if faulty.limit else "InvalidInput"
-            detail = f"node {node!r}: {faulty}"
-            self.records = [one for one in self.records if not isinstance(one, CallAccepted)]
-            self.directives = []
-            self._stop_all(self._operation.ordered_calls(), "the program has failed")
-            self.records.append(ProgramEnded(*self._base, node, Ended.FAILED, None, code, detail))
-            raise _Ended from None
+            return self._fail(node, code, str(faulty))
+
+    def _fail(self, node: str, code: str, why: str) -> NoReturn:
+        detail = f"node {node!r}: {why}"
+        self.records = [one for one in self.records if not isinstance(one, CallAccepted)]
+        self.directives = []
+        self._stop_all(self._operation.ordered_calls(), "the program has failed")
+        self.records.append(ProgramEnded(*self._base, node, Ended.FAILED, None, code, detail))
+        raise _Ended from None
 
     def _bind(self, node: Bind, path: str, scope: dict[str, Any]) -> None:
         if path not in self._program.bound:
@@ -151,7 +154,12 @@ class Walk:
 
     def _call(self, node: CallTool, path: str, scope: dict[str, Any]) -> bool:
         if path in self._program.calls:
-            result = node_value(self._operation, self._program.calls[path])
+            known = self._program.calls[path]
+            lost = node_lost(self._operation, known)
+            if lost is not None:
+                why = f"it succeeded, and its value was not kept ({lost})"
+                self._fail(path, "EffectResultUnavailable", why)
+            result = node_value(self._operation, known)
             if result is not None:
                 scope[node.id] = result.value
             return result is not None
