@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from supervisor.core.checkpoint import canonical_digest
 from supervisor.core.ids import CallId, OperationId, SessionId
@@ -19,6 +21,7 @@ DEFAULT = SessionId("uid:1000")
 GIVEN = [one for one in Ending if one.value not in {"continued", "cancelled", "restart"}]
 # Most stretches are cut off by time; `done` ends the whole, so it is rare.
 REASONS = [*GIVEN, *([Ending.TIME_LIMIT] * 6)]
+Table = tuple[Mapping[str, Callable[[Any, random.Random], None]], Mapping[str, float]]
 
 
 class Agents(Machine):
@@ -30,12 +33,17 @@ class Agents(Machine):
         # Few writes, so that many are identical.
         self.terms = self.terms[:2]
         self.asked: list[CallAsked] = []
-        self.chances = [WEIGHTS_OF.get(name, 1) * rng.choice([0.3, 1, 1, 2]) for name in STEPS]
+        self.steps, weights = self.table()
+        self.chances = [weights.get(name, 1) * rng.choice([0.3, 1, 1, 2]) for name in self.steps]
+
+    def table(self) -> Table:
+        """Every step, and how often each happens."""
+        return STEPS, WEIGHTS_OF
 
     def step(self, rng: random.Random) -> None:
         before = self.host.activity
-        for name in rng.choices(list(STEPS), self.chances, k=TRIES):
-            STEPS[name](self, rng)
+        for name in rng.choices(list(self.steps), self.chances, k=TRIES):
+            self.steps[name](self, rng)
             if self.host.activity != before:
                 self.story.append(name)
                 break

@@ -45,7 +45,8 @@ class Handlers(Table):
             rng.choice([0, 0, 0, 5_000]),
             EffectId(self.host.name("eff")),
         )
-        self.host.commit(event)
+        if self.host.commit(event).waits:
+            self.host.launches.append(call_id)  # it comes back when a sibling has ended
 
     def step_withhold(self, rng: random.Random) -> None:
         if self.host.launches:

@@ -81,6 +81,7 @@ class Host:
         self.wall_shift = self.wall_most = EPOCH_WALL
         self.boot, self.boot_at = 0, 0
         self.made = 0
+        self.full = False  # no room for what a program would begin
         self.activity = 0  # grows whenever something has moved
         self.seen: Counter[str] = Counter()  # records and refusals
         self.watch: Callable[[State, Decision, State], None] = lambda before, decision, after: None
@@ -106,6 +107,8 @@ class Host:
     def commit(self, event: Input, acknowledge: Callable[[], None] = lambda: None) -> Decision:
         before = self.state
         decision = decide(self.state, event)
+        if self.full and decision.instead is not None:
+            decision = decision.instead
         assert decision.records or decision.directives or decision.refusal or decision.repeated, (
             f"a silent nothing: {event}"
         )

@@ -39,6 +39,7 @@ from supervisor.core.step import (
     ResolveAsked,
     ResumeAsked,
 )
+from supervisor.core.step_programs import ApprovalAsked
 from tests.core.host import Host
 from tests.core.world import KEY_VALID_MS, MS
 
@@ -188,6 +189,11 @@ class Invariants:
         assert dict(state.continued) == {
             o.operation_id: o.continuation.n for o in operations if o.continuation is not None
         }
+        assert dict(state.approvals) == {
+            o.operation_id: o.program.pending.node
+            for o in operations
+            if o.program and o.program.pending and not o.cancel_requested
+        }
         newest = [o for o in operations if o.kind is Kind.OPEN and o.followed_by is None]
         assert dict(state.newest_open) == {o.session_id: o.operation_id for o in newest}
         assert set(state.calls) == {c.call_id for c, _ in calls}
@@ -273,6 +279,10 @@ class Invariants:
             case "continue":
                 after = len(operation.continuations) - 1
                 return ContinueAsked(now, operation_id, BY, Trigger.MANUAL, after, "new")
+            case "approve":
+                assert operation.program is not None
+                choice = operation.program.approvals[action.node or ""].choices[0]
+                return ApprovalAsked(now, operation_id, action.node or "", choice, "", BY)
             case "accept-artifacts":
                 return ArtifactsAsked(now, operation_id, BY, {"h0": "d2"}, "")
         raise AssertionError(action)
@@ -291,26 +301,24 @@ class Invariants:
         exhausted = any(r.code == "RunTimeBudgetExceeded" for r in refusals)
         # A later message came instead of a continuation, and nothing is unresolved: it goes.
         left = operation.kind is Kind.OPEN and waits_for(operation) is Waits.ABANDONMENT
-        on = {"resume", "continue", "reconcile", "resolve", "attest-dead"} & actions
+        on = {"resume", "continue", "approve", "reconcile", "resolve", "attest-dead"} & actions
         return bool(on) or waits or left or (exhausted and "extend" in actions)
 
     def _is_driven(self, operation: Operation) -> bool:
         """A live attempt has its process, a queued call its launch, done or on its way."""
         host = self.host
-        if operation.continuation is not None and not any(
-            call.live is not None or call.queued is not None for call in operation.ordered_calls()
-        ):
-            return True  # it is its client's turn
+        moving = [c for c in operation.ordered_calls() if c.live or c.queued is not None]
+        if not moving:
+            return operation.continuation is not None  # it is its client's turn
         coming = {
             getattr(d, "call_id", None) for waiting in host.waiting for d in waiting.directives
         }
-        for call in operation.ordered_calls():
-            if call.live is not None:
-                key = AttemptKey(call.call_id, call.live.number)
-                return key in host.processes or call.call_id in coming
-            if call.queued is not None:
-                return call.call_id in host.launches or call.call_id in coming
-        return False
+        for call in moving:
+            started = call.live and AttemptKey(call.call_id, call.live.number) in host.processes
+            queued = call.queued is not None and call.call_id in host.launches
+            if not (started or queued or call.call_id in coming):
+                return False
+        return True
 
 
 def _tries(operation: Operation) -> Tries:

@@ -21,6 +21,8 @@ from tests.core.table import TERMS
 class Machine(Clients, Handlers, Outside):
     """One host, one world, and what clients, operators, providers and disks do to them."""
 
+    invariants: type[Invariants] = Invariants
+
     def __init__(self, profile: int, disk: Disk | None = None, host: type[Host] = Host) -> None:
         """`profile` decides what this run is about: a few handlers, and what happens often."""
         super().__init__()
@@ -30,7 +32,7 @@ class Machine(Clients, Handlers, Outside):
         self.synced = rng.choice([0.3, 0.6, 0.9])
         self.host = host(disk if disk is not None else ListDisk())
         self.story: list[str] = []
-        self.holds = Invariants(self.host)
+        self.holds = self.invariants(self.host)
         self.host.restart()
 
     def run(self, seeds: Sequence[int]) -> None:
