@@ -11,7 +11,12 @@ from collections.abc import Iterator
 
 import attrs
 
-from supervisor.core.standing import effects_applied, effects_unknown, settled_from_outside
+from supervisor.core.standing import (
+    effects_applied,
+    effects_unknown,
+    found_undone,
+    settled_from_outside,
+)
 from supervisor.core.state import Call, Operation
 
 
@@ -39,7 +44,7 @@ def class_of(operation: Operation, call: Call) -> Class:
         return Class.OPEN
     if operation.lost or effects_unknown(operation, newest):
         return Class.UNSETTLED
-    if newest.succeeded:
+    if newest.succeeded and not found_undone(operation, newest):
         return Class.COMPLETED
     return Class.UNSETTLED if effects_applied(operation, newest) else Class.FAILED
 

@@ -42,6 +42,7 @@ TERMINAL = frozenset(
         OperationState.FAILED,
     }
 )
+_OUTSIDE = frozenset({Settler.OPERATOR, Settler.RECONCILER})
 # Nothing runs or queues: the present answer stays until somebody asks for something.
 FINAL = TERMINAL | {OperationState.UNKNOWN, OperationState.INTERRUPTED, OperationState.WAITING}
 
@@ -93,9 +94,16 @@ def _ended_as(operation: Operation, call: Call) -> CallState:
 def settled_from_outside(operation: Operation, call: Call) -> bool:
     """Somebody else found out that it was applied: a resume can hand that back."""
     return any(
-        e.outcome is Said.APPLIED and e.settled_by in {Settler.OPERATOR, Settler.RECONCILER}
-        for e in operation.lineage(call)
+        e.outcome is Said.APPLIED and e.settled_by in _OUTSIDE for e in operation.lineage(call)
     )
+
+
+def found_undone(operation: Operation, call: Call) -> bool:
+    """Its handler said nothing of its effects and ended well, and somebody found out since that
+    they were not applied: what it gives tells of a change that was not made."""
+    effects = operation.lineage(call)
+    undone = any(e.outcome is Said.NOT_APPLIED and e.settled_by in _OUTSIDE for e in effects)
+    return undone and not effects_applied(operation, call)
 
 
 def operation_state(operation: Operation) -> OperationState:
@@ -216,7 +224,9 @@ def call_result(operation: Operation, call: Call) -> Result | None:
         return None
     giving = giving_effect(operation, call)
     found = giving.result if giving is not None else call.result
-    return found or Result(unavailable="missing")
+    if found is None or found_undone(operation, call):
+        return Result(unavailable="missing")
+    return found
 
 
 def node_value(operation: Operation, call_id: CallId) -> Result | None:

@@ -288,6 +288,16 @@ def test_what_was_found_out_since_answers_once_whoever_was_told_that_it_is_unkno
     assert agent.called(KEYED).answer is Answer.FRESH
 
 
+@pytest.mark.guarantee("A4", "A6")
+def test_what_was_found_not_made_since_is_made_when_it_is_asked_for_again():
+    agent = Agent()
+    call_id = agent.running(WRITE)
+    agent.exit(call_id, value=Result("it says that it did"))
+    agent.resolve(call_id, applied=False)
+    assert class_of(agent.operation_, agent.call(call_id)) is Class.FAILED
+    assert agent.called(WRITE).answer is Answer.FRESH
+
+
 @pytest.mark.guarantee("A6", "E10")
 def test_reconciling_settles_it_and_then_the_write_goes_on():
     agent = Agent()

@@ -234,6 +234,22 @@ def test_a_handler_that_changed_nothing_gives_its_own_result(
     assert operation_result(core.program) == Result("nothing was due")
 
 
+@pytest.mark.guarantee("P4", "E9")
+def test_a_change_that_was_found_not_made_gives_no_value(core: Programs) -> None:
+    """The handler ended well and never confirmed; what it printed may say that it is done."""
+    core.send(call("first", "mail"), {"id": "out", "give": {"$": "first"}})
+    one = core.of("first")
+    core.ready(one)
+    core.announce(one, "mail")
+    core.exit(one, value=Result("sent"))
+    assert core.standing is OperationState.UNKNOWN
+    core.resolve(one, applied=False)
+    assert core.standing is OperationState.INTERRUPTED
+    core.resume(one)
+    assert core.standing is OperationState.FAILED
+    assert operation_result(core.program) is None
+
+
 @pytest.mark.guarantee("E8", "P4", "R11")
 @pytest.mark.parametrize("resumed", [False, True])
 def test_a_value_that_was_not_kept_and_that_nobody_can_supply_ends_the_program(
