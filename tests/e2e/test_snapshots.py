@@ -87,6 +87,7 @@ def test_a_snapshot_that_was_written_anew_is_not_believed(aged: Daemon) -> None:
     assert status["state"] == "read_only"
     assert made.name in status["degraded"][0]["detail"]
     assert f"move {made.name} out of it" in status["degraded"][0]["fix"]
+    assert operations(aged) == {"unknown": LIVE, "succeeded": KEPT}
     assert aged.stop() == 0
     made.rename(made.with_name("forged"))
     assert operations(aged.start()) == {"unknown": LIVE, "succeeded": KEPT}

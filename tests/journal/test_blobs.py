@@ -12,6 +12,7 @@ import pytest
 
 from supervisor.journal import blobs, durably
 from supervisor.journal.blobs import Loss
+from tests.journal.visited import visited
 
 CONTENT = b'{"pad":"' + b"x" * 20_000 + b'"}'
 DIGEST = blobs.digest_of(CONTENT)
@@ -51,6 +52,89 @@ class Disk:
         return call
 
 
+class Unsynced:
+    """What a power cut could take back just now: content, and names by their directory."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.content: set[Path] = set()
+        self.names: dict[Path, set[Path]] = {}
+        self.seen: list[str] = []
+        real = os.open, os.write, os.fsync, Path.mkdir, Path.rename
+
+        def open_(file: Path, flags: int, *more: int) -> int:
+            if flags & os.O_CREAT:
+                self._named(file)
+            return real[0](file, flags, *more)
+
+        def write(fd: int, data: bytes) -> int:
+            self.content.add(_path(fd))
+            self.seen += ["a part of it has its name"] if _path(fd).name == DIGEST else []
+            return real[1](fd, data)
+
+        def fsync(fd: int) -> None:
+            real[2](fd)
+            self.content.discard(_path(fd))
+            self.names.pop(_path(fd), None)
+
+        def mkdir(path: Path, *given: Any, **more: Any) -> None:
+            if not path.exists():
+                self._named(path)
+            real[3](path, *given, **more)
+
+        def rename(path: Path, target: Path) -> Path:
+            self._named(target)
+            self.seen += [f"{path.name} is not synced"] if path in self.content else []
+            return real[4](path, target)
+
+        for module, name, put in (
+            (os, "open", open_),
+            (os, "write", write),
+            (os, "fsync", fsync),
+            (Path, "mkdir", mkdir),
+            (Path, "rename", rename),
+        ):
+            patch.setattr(module, name, put)
+
+    def _named(self, path: Path) -> None:
+        self.names.setdefault(path.parent, set()).add(path)
+
+
+def _path(fd: int) -> Path:
+    return Path(os.readlink(f"/proc/self/fd/{fd}"))
+
+
+@pytest.mark.guarantee("E8")
+def test_no_power_cut_takes_back_a_blob_that_was_put(tmp_path: Path) -> None:
+    """In a new directory, in an old one, and where somebody ended before he had synced it."""
+    for start in ("new", "old", "left"):
+        directory = tmp_path / start / "blobs"
+        directory.parent.mkdir()
+        if start != "new":
+            directory.mkdir()
+        with pytest.MonkeyPatch.context() as patch:
+            disk = Unsynced(patch)
+            if start == "left":
+                (directory / DIGEST).write_bytes(CONTENT)
+                disk.names[directory] = {directory / DIGEST}
+            blobs.put(directory, DIGEST, CONTENT)
+            assert not disk.seen, start
+            assert not disk.content, start
+            assert not disk.names, start
+        assert blobs.read(directory, DIGEST, SIZE) == CONTENT
+
+
+@pytest.mark.guarantee("E8")
+def test_no_changed_bit_and_no_cut_is_read_as_the_result(tmp_path: Path) -> None:
+    blobs.put(tmp_path, DIGEST, CONTENT)
+    for at in range(0, SIZE, 97):
+        changed = bytearray(CONTENT)
+        changed[at] ^= 1 << at % 8
+        (tmp_path / DIGEST).write_bytes(changed)
+        assert blobs.read(tmp_path, DIGEST, SIZE) is Loss.DAMAGED
+        (tmp_path / DIGEST).write_bytes(CONTENT[:at])
+        assert blobs.read(tmp_path, DIGEST, SIZE) is Loss.DAMAGED
+
+
 def calls(tmp_path: Path) -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
         disk = Disk(patch, 0, Died())
@@ -66,6 +150,7 @@ def test_a_blob_is_whole_or_not_there_wherever_its_writer_fails(
     whole = calls(tmp_path)
     assert whole.count("fsync") >= 2  # its content, and its name
     assert whole.index("fsync", whole.index("write")) < whole.index("rename")
+    visited("fault while a blob is written", len(whole))
     for nth in range(1, len(whole) + 1):
         directory = tmp_path / str(nth)
         with pytest.MonkeyPatch.context() as patch:

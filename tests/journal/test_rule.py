@@ -75,7 +75,7 @@ def test_a_payload_that_quotes_a_frame_cannot_make_a_tear_look_like_rot():
 
 
 SEGMENT = 16 << 20
-QUOTED = b"00000000 080000 7 6 " + b"a" * 32 + b" "
+QUOTED = b"00000000 010000 7 6 " + b"a" * 32 + b" "
 
 
 @pytest.mark.parametrize("before", [b"", FILLER, b"\t."], ids=["text", "lines", "ends"])
@@ -90,7 +90,7 @@ def test_looking_for_lines_takes_no_more_checksums_than_there_are_bytes(monkeypa
 
     monkeypatch.setattr(codec, "crc32", counted)
     line, _ = encode(9000, 8999, "0" * 64, b"[]")
-    size = SEGMENT // 16
+    size = SEGMENT // 64
     text = (before + QUOTED) * (size // len(before + QUOTED))
     found = later_lines(text + FILLER + line, 0)
     assert [one.position for one in found] == [9000]

@@ -134,6 +134,22 @@ def test_a_damaged_snapshot_is_put_aside_and_the_older_one_serves():
 
 
 @pytest.mark.guarantee("J2", "J9")
+def test_a_damaged_snapshot_is_no_reason_to_let_go_of_a_way_to_start():
+    """Three files, two of them whole: the older of these and its segments stay."""
+    driver = grown(snapshots=2)
+    new, old = snapshots_among(driver.os.names)
+    inode = driver.os.inodes[driver.os.names[new]]
+    inode.cache[len(inode.cache) // 2] ^= 1
+    inode.disk = bytes(inode.cache)
+    needed = parse(old, contents_of(driver.os)[old]).point.name
+    driver.grow(500, 300)
+    take(driver)
+    assert {new, old} < set(driver.os.names)
+    assert min(name for name in driver.os.names if name.endswith(".jnl")) == needed
+    assert Start(driver.os.killed()).folded == joined(driver.appended)
+
+
+@pytest.mark.guarantee("J2", "J9")
 def test_without_a_whole_snapshot_the_log_serves_as_long_as_it_is_all_there():
     driver = grown(snapshots=1)
     name = snapshots_among(driver.os.names)[0]

@@ -17,8 +17,10 @@ from types import ModuleType
 
 import pytest
 
+from tests.mutants import snapshot_edits
 from tests.mutants.journal_edits import CODEC, MUTANTS, Misplanted, Mutant, quoted, row_of
 
+EVERY = {**MUTANTS, **snapshot_edits.MUTANTS}
 ROOT = Path(__file__).parents[2]
 
 
@@ -79,9 +81,9 @@ def run_in_child(mutant: Mutant | None, test: Callable[[], None]) -> str:
     return verdict
 
 
-@pytest.mark.parametrize("name", MUTANTS)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_planted_bug_is_caught(name):
-    mutant = MUTANTS[name]
+    mutant = EVERY[name]
     assert run_in_child(mutant, mutant.caught_by) == "caught"
 
 
