@@ -8,6 +8,7 @@ from supervisor.cli.look import Look, Tone, escape
 from supervisor.cli.text import fields, plural, span
 
 if TYPE_CHECKING:
+    from supervisor.cli.results import Results
     from supervisor.journal.verify import VerifyReport
 
 # `journal verify` has exit codes of its own, as `fsck` has.
@@ -22,7 +23,7 @@ VERIFY_EXITS = """\b
 Exit codes:
   0  verified and anchored to the last decision (with --require chain: intact)
   1  could not run
-  2  damaged
+  2  damaged, or results that the journal names are lost
   3  intact, not all of it anchored
   4  rolled back: an anchor is contradicted
 """
@@ -32,7 +33,9 @@ _UNANCHORED = 3
 _FINDINGS = {"holds": "ok", "not checked": "warning"}
 
 
-def verified(report: VerifyReport, code: int, directory: str, look: Look) -> str:
+def verified(
+    report: VerifyReport, results: Results | None, code: int, directory: str, look: Look
+) -> str:
     """The report: verdict first, then what is proven and what would not be seen."""
     mark, words, tone = VERDICTS[code]
     first = f"{look.mark(mark)} {look.paint(words, tone)}: {escape(directory)}"
@@ -57,6 +60,7 @@ def verified(report: VerifyReport, code: int, directory: str, look: Look) -> str
         lines.append(f"  {escape(report.damage)}")
         lines.append(f"  Everything up to position {report.position} is proven.")
         lines.append("  Copy the directory before anything else; then restore the file.")
+    lines += [] if results is None else [f"  {line}" for line in _results(results, look)]
     if report.torn:
         lines.append(
             f"  {report.torn} bytes of a batch that was never acknowledged stand behind the end; "
@@ -70,7 +74,31 @@ def verified(report: VerifyReport, code: int, directory: str, look: Look) -> str
     return "\n".join(lines)
 
 
-def document(report: VerifyReport, code: int, directory: str) -> dict[str, Any]:
+_SHOWN = 20
+
+
+def _results(results: Results, look: Look) -> list[str]:
+    """What became of the results that are files of their own."""
+    files = plural(results.files, "result is a file of its own", "results are files of their own")
+    if results.lost is None:
+        left = "and there is no blobs/ beside the journal: these were not looked at"
+        return [f"{look.mark('warning')} {files}, {left}"]
+    if not results.lost:
+        return [f"{files}: each is what the journal says"]
+    lost = plural(len(results.lost), "of them is lost", "of them are lost")
+    lines = [f"{look.mark('wrong')} {files}, and {lost} (the chain itself is intact):"]
+    lines += [
+        f"  blobs/{one.digest} ({one.bytes} bytes, {one.operation_id}): {one.why}"
+        for one in results.lost[:_SHOWN]
+    ]
+    if len(results.lost) > _SHOWN:
+        lines.append(f"  and {len(results.lost) - _SHOWN} more")
+    return [*lines, "Put them back from a backup; else each is unavailable once it is asked for."]
+
+
+def document(
+    report: VerifyReport, results: Results | None, code: int, directory: str
+) -> dict[str, Any]:
     """The report as JSON."""
     made = dict(report._asdict())
     damage = report.damage
@@ -78,4 +106,7 @@ def document(report: VerifyReport, code: int, directory: str) -> dict[str, Any]:
         {**one.anchor._asdict(), "finding": one.finding, "why": one.why} for one in report.anchors
     ]
     made["damage"] = None if damage is None else dict(damage._asdict())
+    if results is not None:
+        lost = None if results.lost is None else [one._asdict() for one in results.lost]
+        made["results"] = {"files": results.files, "lost": lost}
     return {"directory": directory, "exit_code": code, **made}

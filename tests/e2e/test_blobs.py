@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.support.api import Document
-from tests.e2e.support.daemon import Daemon
+from tests.e2e.support.daemon import Daemon, new_daemon
+from tests.e2e.support.journal_files import small_disk
 from tests.e2e.support.processes import wait_until
 
 PAD = 40_000
@@ -167,3 +172,81 @@ def test_no_secret_is_in_a_blob(daemon: Daemon) -> None:
     [blob] = files(daemon)
     assert operation["result"].startswith("[secret hidden]x")
     assert secret not in blob.read_bytes()
+
+
+def verified(directory: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-m", "supervisor.cli", "journal", "verify", str(directory)]
+    command += ["--require", "chain", *more]
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.guarantee("E8", "J5")
+def test_a_verification_names_the_results_that_are_lost(daemon: Daemon, tmp_path: Path) -> None:
+    """Beside the daemon, behind a stop, and of a copy that has the journal alone."""
+    small = daemon.api.dispatch("plain", {"large": 10}, "small", wait_ms=60_000).ok()
+    assert "of its own" not in verified(daemon.state).stdout
+    one, other = (large(daemon, tag) for tag in ("one", "other"))
+    said = verified(daemon.state)
+    assert said.returncode == 0
+    assert "2 results are files of their own: each is what the journal says" in said.stdout
+
+    by_operation = {
+        operation["operation_id"]: daemon.state / "blobs" / digest
+        for operation in (one, other)
+        if (digest := operation["call"]["result_blob"]["digest"])
+    }
+    flip(by_operation[one["operation_id"]])
+    by_operation[other["operation_id"]].unlink()
+    assert daemon.stop() == 0
+    said = verified(daemon.state)
+    assert said.returncode == 2
+    assert "2 results are files of their own, and 2 of them are lost" in said.stdout
+    assert "the chain itself is intact" in said.stdout
+    document = json.loads(verified(daemon.state, "-o", "json").stdout)
+    assert document["verdict"] == "intact"
+    assert document["results"]["files"] == 2
+    lost = {each["operation_id"]: each["why"] for each in document["results"]["lost"]}
+    assert lost == {one["operation_id"]: "damaged", other["operation_id"]: "missing"}
+    assert small["operation_id"] not in lost
+
+    alone = shutil.copytree(daemon.state / "journal", tmp_path / "journal")
+    said = verified(alone)
+    assert said.returncode == 0
+    assert "2 results are files of their own, and there is no blobs/" in said.stdout
+
+    daemon.start()  # and what is recorded as lost is no more to be missed
+    for operation in (one, other):
+        assert not daemon.api.final(operation["operation_id"])["call"]["result_available"]
+    assert verified(daemon.state).returncode == 0
+
+
+@pytest.fixture
+def narrow() -> Iterator[Daemon]:
+    """A daemon whose blobs have a file system of their own, with room for none."""
+    with new_daemon() as made:
+        made.state.mkdir(mode=0o700, exist_ok=True)
+        with small_disk(made.state / "blobs", "size=16k"):
+            made.start()
+            yield made
+            made.stop()
+
+
+@pytest.mark.guarantee("E8")
+def test_a_full_disk_under_a_blob_loses_a_value_and_no_outcome_and_heals(narrow: Daemon) -> None:
+    api, blobs = narrow.api, narrow.state / "blobs"
+    operation = large(narrow, "full")
+    assert operation["state"] == "succeeded"
+    assert operation["result"] is None
+    call_id, effect_id = names(narrow, operation)
+    effect = api.effect(effect_id)
+    assert (effect["outcome"], effect["result_unavailable"]) == ("applied", "no_space")
+    assert api.ask("GET", f"calls/{call_id}/result").code == "EffectResultUnavailable"
+    assert "bytes was not kept: [Errno 28]" in narrow.log
+    assert list(blobs.iterdir()) == []
+    assert sum(narrow.world.changes("full").values()) == 1
+    subprocess.run(["mount", "-o", "remount,size=1m", str(blobs)], check=True)
+    made(large(narrow, "room"))
+    narrow.restart()
+    again = api.final(operation["operation_id"])
+    assert (again["state"], again["result"]) == ("succeeded", None)
+    assert sum(narrow.world.changes("full").values()) == 1

@@ -43,9 +43,15 @@ def verify(
     files: tuple[Path, ...],
     require: str,
 ) -> int:
-    """Prove every link of the chain, and say what that does not prove."""
+    """Prove every link of the chain, and say what that does not prove.
+
+    Results that are files of their own, in blobs/ beside the journal, are held against the
+    digests that the chain has of them.
+    """
+    from supervisor.cli.results import results_of
     from supervisor.journal.anchor import read_anchors
     from supervisor.journal.errors import JournalError
+    from supervisor.journal.verify import EXIT_DAMAGED, EXIT_ROLLED_BACK, INTACT, ROLLED_BACK
     from supervisor.journal.verify import verify as prove
 
     place = place_of(source, directory)
@@ -55,10 +61,13 @@ def verify(
         raise CommandError(str(error), error.fix, Exit.FAILED) from error
     with bar("verifying") as progress:
         report = prove(place, progress, anchors=anchors)
+    results = results_of(place) if report.verdict in {INTACT, ROLLED_BACK} else None
     code = report.exit_code(require=require)
+    if results is not None and results.lost and code != EXIT_ROLLED_BACK:
+        code = EXIT_DAMAGED
     given.emit(
-        document(report, code, str(place)),
-        lambda look: verified(report, code, str(place), look),
+        document(report, results, code, str(place)),
+        lambda look: verified(report, results, code, str(place), look),
         [report.position],
     )
     return code
