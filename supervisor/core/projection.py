@@ -135,7 +135,7 @@ def resume_plans(operation: Operation, now: Moment) -> list[Plan | Refusal]:
     if operation.program is None:
         return [plan(operation, operation.calls[operation.call_order[0]], now)]
     if operation.lost:
-        return [_program_lost(operation)]
+        return [program_lost(operation)]
     if operation.program.obstacles:
         return [not_resumable(operation.program)]
     stuck = [operation.calls[one] for one in operation.program.calls.values()]
@@ -158,7 +158,7 @@ def not_resumable(program: ProgramState) -> Refusal:
     return Refusal("NotResumable", "; ".join(program.obstacles), fix=fix)
 
 
-def _program_lost(operation: Operation) -> Refusal:
+def program_lost(operation: Operation) -> Refusal:
     first = next(operation.ordered_calls(), None)
     if first is not None:
         return lost_refusal(operation, first)

@@ -267,7 +267,7 @@ def _moving(operations: Iterable[Operation]) -> Iterator[tuple[CallId, Operation
 def _approvals(operations: Iterable[Operation]) -> Iterator[tuple[OperationId, str]]:
     for operation in operations:
         pending = operation.program.pending if operation.program is not None else None
-        if pending is not None and not operation.cancel_requested:
+        if pending is not None and not operation.cancel_requested and not operation.lost:
             yield operation.operation_id, pending.node
 
 

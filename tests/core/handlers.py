@@ -177,10 +177,13 @@ class Handlers(Table):
             outcome,
             min((self.host.world.now - process.started) // MS, process.timeout_ms + GRACE_MS),
             end,
-            value=Result("printed"),
+            value=self.printed(rng),
             code=code,
         )
         self.host.commit(event)
+
+    def printed(self, _rng: random.Random) -> Result:
+        return Result("printed")
 
     def _ending(self, process: Process, rng: random.Random) -> tuple[Outcome, Exit]:
         zero = rng.random() < 0.6

@@ -20,6 +20,7 @@ from supervisor.core.record import (
     NodeBound,
     OperationRecord,
     ProgramEnded,
+    Record,
 )
 from supervisor.core.standing import node_value, node_waits
 from supervisor.core.state import Operation, Said, State
@@ -35,7 +36,10 @@ class ProgramInvariants(Invariants):
         super().watch(before, decision, after)
         if any(isinstance(one, DaemonStarted) for one in decision.records):
             assert not decision.directives, "a restart began something"
+        ended = False
         for record in decision.records:
+            assert not ended or _begun(record) is None, f"{record} after the end"
+            ended = ended or isinstance(record, ProgramEnded)
             if isinstance(record, OperationRecord):
                 was = before.operations.get(record.operation_id)
                 now = after.operations.get(record.operation_id)
@@ -194,7 +198,7 @@ class Walked:
                 yield [one for path, one in calls if path.startswith(f"{node['id']}.")]
 
 
-def _begun(record: OperationRecord) -> str | None:
+def _begun(record: Record) -> str | None:
     if isinstance(record, CallAccepted):
         return record.node if record.retry_of is None else None
     return record.node if isinstance(record, NodeBound | ApprovalRequested) else None

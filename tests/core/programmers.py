@@ -9,7 +9,7 @@ import attrs
 from supervisor.core.checkpoint import canonical_digest
 from supervisor.core.ids import OperationId
 from supervisor.core.program_state import Approval
-from supervisor.core.record import By
+from supervisor.core.record import By, Result
 from supervisor.core.state import Operation
 from supervisor.core.step_programs import ApprovalAsked, ApprovalsTimePassed, ProgramSubmitted
 from tests.core.agents import STEPS as OTHERS
@@ -40,6 +40,9 @@ class Programmers(Agents):
         """Now and then there is no room for what a program would begin."""
         self.host.full = rng.random() < 0.03
         super().step(rng)
+
+    def printed(self, rng: random.Random) -> Result:
+        return Result(unavailable="too_large") if rng.random() < 0.1 else Result("printed")
 
     def crowded(self, rng: random.Random) -> bool:
         return sum(self.state.unfinished.values()) >= 2 and rng.random() < 0.95

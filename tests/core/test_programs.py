@@ -12,7 +12,7 @@ from supervisor.core.decide import decide
 from supervisor.core.evolve import fold
 from supervisor.core.ids import CallId, OperationId, SessionId
 from supervisor.core.projection import project
-from supervisor.core.record import By, Outcome, Result, Terms
+from supervisor.core.record import By, JournalRepaired, Outcome, Result, Terms
 from supervisor.core.standing import OperationState, operation_result, operation_state
 from supervisor.core.state import Operation, State
 from supervisor.core.step import CancelAsked, Decision, Input
@@ -25,6 +25,7 @@ from tests.core.made import (
     MS,
     NEVER,
     NONE,
+    OPERATOR,
     Core,
     code,
     directives,
@@ -204,11 +205,12 @@ def test_an_expression_that_does_not_fit_its_values_ends_the_program(core: Progr
 
 
 @pytest.mark.guarantee("E8", "P4")
-def test_a_node_whose_value_was_not_kept_is_never_run_again(core: Programs) -> None:
-    core.send(call("first", "mail"), call("second"), GIVE)
+@pytest.mark.parametrize("handler", ["mail", "look"])
+def test_a_node_whose_value_was_not_kept_is_never_run_again(core: Programs, handler: str) -> None:
+    core.send(call("first", handler), call("second"), GIVE)
     one = core.of("first")
     core.ready(one)
-    core.announce(one, "mail")
+    core.announce(one, handler)
     core.confirm(one, result=Result(unavailable="too_large"))
     core.exit(one)
     assert core.standing is OperationState.INTERRUPTED
@@ -350,6 +352,86 @@ def test_a_branch_waits_for_running_siblings_and_is_refused_when_none_runs(core:
     refused = core.ready(calls[3])
     assert code(refused) == "RunTimeBudgetExceeded"
     assert "CallRefused" in kinds(refused)
+
+
+@pytest.mark.guarantee("B9", "R13")
+def test_a_branch_waits_for_as_many_siblings_as_it_takes(core: Programs) -> None:
+    sooner = [call("x", timeout_ms=5_000)]
+    late = [call("x", timeout_ms=9_000)]
+    core.send(parallel("collect", a=sooner, b=sooner, c=late), GIVE, max_run_ms=10_500)
+    assert core.ready(core.of("both.a.x")).refusal is None
+    assert core.ready(core.of("both.b.x")).refusal is None
+    assert core.program.budget.reserved_ms == 10_000
+    assert core.ready(core.of("both.c.x")).waits
+
+
+@pytest.mark.guarantee("P5")
+def test_a_branch_that_does_not_fit_its_values_begins_nothing_beside_it(core: Programs) -> None:
+    misfit: Any = {"id": "sum", "bind": "sum(first)"}
+    core.send(call("first"), parallel(a=[call("x")], b=[misfit]), GIVE)
+    ended = core.finish("first", "no list")
+    assert kinds(ended) == ["AttemptEnded", "ProgramEnded"]
+    assert directives(ended) == []
+
+
+@pytest.mark.guarantee("P5")
+def test_a_branch_that_does_not_fit_its_values_ends_its_siblings(core: Programs) -> None:
+    misfit: Any = {"id": "sum", "bind": "sum(x)"}
+    branches = {name: [call("x")] for name in "ab"}
+    core.send(parallel("collect", **branches, c=[call("x"), misfit]), GIVE)
+    core.ready(core.of("both.a.x"))
+    ended = core.finish("both.c.x", "no list")
+    assert kinds(ended) == ["AttemptEnded", "CallRefused", "ProgramEnded"]
+    assert directives(ended) == ["EndAttempt"]
+    core.exit(core.of("both.a.x"), Outcome.CANCELLED)
+    assert core.standing is OperationState.FAILED
+
+
+@pytest.mark.guarantee("P4")
+def test_a_cancelled_program_begins_nothing_more(core: Programs) -> None:
+    core.send(call("first"), call("second"), GIVE)
+    core.ready(core.of("first"))
+    core.do(CancelAsked(core.now, core.one, CLIENT, ""))
+    assert kinds(core.exit(core.of("first"), value=Result(1))) == ["AttemptEnded"]
+    assert core.standing is OperationState.CANCELLED
+
+
+@pytest.mark.guarantee("P4", "R5")
+def test_who_resumed_it_is_whose_authority_counts_from_then_on(core: Programs) -> None:
+    core.send(call("first", timeout_ms=3_000), call("second"), GIVE)
+    core.restart()
+    assert core.resume(core.of("first"), by=By(7, 7)).refusal is None
+    core.finish("first")
+    assert core.call(core.of("second")).by == By(7, 7)
+    first, second = (core.attempt(core.of("first")), core.call(core.of("second")))
+    assert (first.reservation_ms, second.timeout_ms) == (3_000, 10_000)
+
+
+@pytest.mark.guarantee("J6", "P4", "P6", "R1")
+def test_a_program_whose_records_may_be_lost_goes_no_further(core: Programs) -> None:
+    """It may have been answered, and have gone on, in what the repair gave up."""
+    core.send(APPROVE, call("first"), GIVE)
+    core.put(JournalRepaired(core.now.wall, 3, 4, OPERATOR, "test"))
+    assert core.standing is OperationState.UNKNOWN
+    assert not core.state.approvals
+    answered = core.answer_approval("approve")
+    assert code(answered) == "EffectOutcomeUnknown"
+    assert unchanged(answered)
+    core.wait(600_000)
+    assert core.do(ApprovalsTimePassed(core.now)).repeated
+    is_the_fold_everywhere(core.frames)
+
+
+@pytest.mark.guarantee("P4")
+def test_an_end_is_written_though_there_is_no_room_for_what_comes_next(core: Programs) -> None:
+    core.send(call("first"), call("second"), GIVE)
+    one = core.of("first")
+    core.ready(one)
+    core.announce(one)
+    core.confirm(one, result=Result(1))
+    assert kinds(core.without_room(core.exiting(one))) == ["AttemptEnded"]
+    assert core.standing is OperationState.INTERRUPTED
+    assert kinds(core.resume(one)) == ["ResumeAccepted", "CallAccepted"]
 
 
 # --- approvals ----------------------------------------------------------------------------

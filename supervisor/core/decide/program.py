@@ -6,7 +6,7 @@ from supervisor.core.decide.message import begin
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import OperationId
 from supervisor.core.program_state import VERSION, Approval
-from supervisor.core.projection import not_resumable
+from supervisor.core.projection import not_resumable, program_lost
 from supervisor.core.record import (
     ApprovalAnswered,
     ApprovalExpired,
@@ -50,6 +50,8 @@ def approval_asked(state: State, event: ApprovalAsked) -> Decision:
         return _answered(approval, event)
     if program is not None and not program.known:
         return Decision(refusal=not_resumable(program))
+    if operation.lost:
+        return Decision(refusal=program_lost(operation))
     if operation.cancel_requested:
         return refuse("OperationCancelled", f"{event.operation_id} was cancelled")
     if event.now.wall >= approval.expires_at:

@@ -10,7 +10,7 @@ import attrs
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import open as open_
 from supervisor.core.evolve.attempt import interrupt
-from supervisor.core.evolve.put import put, put_call, put_effect
+from supervisor.core.evolve.put import no_approval, put, put_call, put_effect
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId
 from supervisor.core.record import DaemonStarted, JournalRepaired
 from supervisor.core.state import Effect, Operation, Said, State
@@ -79,7 +79,8 @@ def journal_repaired(state: State, record: JournalRepaired) -> State:
 
 def _doubt(state: State, operation: Operation, lost: tuple[int, ...]) -> State:
     operation = attrs.evolve(operation, lost=lost)
-    state = put(state, operation)
+    # A person may have answered, and the program gone on, in what is lost.
+    state = no_approval(put(state, operation), operation)
     for effect in operation.effects.values():
         state = put_effect(state, state.operations[operation.operation_id], _doubted(effect, lost))
     return state
