@@ -159,6 +159,7 @@ def not_resumable(program: ProgramState) -> Refusal:
 
 
 def program_lost(operation: Operation) -> Refusal:
+    """Why it never goes on: a repair of the journal gave up what it did."""
     first = next(operation.ordered_calls(), None)
     if first is not None:
         return lost_refusal(operation, first)

@@ -129,10 +129,11 @@ def _ended_of_kind(operation: Operation) -> OperationState | None:
     match operation.kind:
         case Kind.DISPATCH:
             return _dispatch_ended(operation)
-        case Kind.OPEN if any(one.reason is Ending.DONE for one in operation.continuations):
-            return OperationState.SUCCEEDED
         case Kind.OPEN if operation.continuation is not None:
             return OperationState.RUNNING
+        # The newest one: `done` with something in doubt may be followed by another.
+        case Kind.OPEN if operation.continuations[-1].reason is Ending.DONE:
+            return OperationState.SUCCEEDED
         case _:
             return None
 

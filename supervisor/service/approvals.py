@@ -72,8 +72,7 @@ async def answer(context: Context, command: approvals.AnswerApproval, caller: Ca
     )
     if decision.refusal is not None:
         return problem_response(decision.refusal)
-    operation, approval = _found(context, one, command.node)
-    assert operation is not None
+    operation, approval = context.kept(one), _found(context, one, command.node)[1]
     assert approval is not None
     return json_response(200, approval_view(operation, approval))
 

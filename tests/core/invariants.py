@@ -192,7 +192,7 @@ class Invariants:
         assert dict(state.approvals) == {
             o.operation_id: o.program.pending.node
             for o in operations
-            if o.program and o.program.pending and not o.cancel_requested
+            if o.program and o.program.pending and not (o.cancel_requested or o.lost)
         }
         newest = [o for o in operations if o.kind is Kind.OPEN and o.followed_by is None]
         assert dict(state.newest_open) == {o.session_id: o.operation_id for o in newest}
@@ -227,6 +227,7 @@ class Invariants:
         assert was is None or was is standing, f"{was} became {standing}"
         if standing in TERMINAL:
             self.finished[operation.operation_id] = standing
+            assert operation.continuation is None, "finished, and open"
         budget = operation.budget
         assert budget.charged_ms < budget.max_run_ms or not budget.charged_ms
         reserved = sum(

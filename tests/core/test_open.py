@@ -734,3 +734,22 @@ def test_calls_of_one_operation_are_bounded(monkeypatch):
     assert code(decision) == "LimitExceeded"
     assert CODES["LimitExceeded"].http_status == 429
     assert CallId("none") not in agent.operation_.calls
+
+
+@pytest.mark.guarantee("A7", "R1", "R11")
+def test_done_in_doubt_and_continued_is_finished_only_when_that_one_is_done():
+    agent = Agent()
+    call_id = agent.unsettled(WRITE)
+    agent.end(Ending.DONE)
+    assert stands(agent) is OperationState.UNKNOWN
+    agent.go_on()
+    agent.resolve(call_id, applied=True)
+    # It is open: whoever continued it still works in it, and nothing may be evicted.
+    assert stands(agent) is OperationState.RUNNING
+    agent.completed(WRITE, 2)
+    agent.end(Ending.DONE)
+    assert stands(agent) is OperationState.SUCCEEDED
+    agent.wait(31 * DAY_MS)
+    assert kinds(agent.do(TimePassed(agent.now, 1_000, 30, 400, 30))) == ["OperationEvicted"]
+    agent.restart()
+    is_the_fold_everywhere(agent.frames)

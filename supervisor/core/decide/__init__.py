@@ -56,14 +56,15 @@ from supervisor.core.step import (
 from supervisor.core.step_programs import ApprovalAsked, ApprovalsTimePassed, ProgramSubmitted
 
 # What is said of a call that must be there, and of an effect. Others bring ids of their own.
-_OF_CALLS = (Ready, Withheld, Exited, Lost, ProvenDead, Announced, Confirmed)
+_OF_ATTEMPTS = (Exited, Lost, ProvenDead, Announced, Confirmed)
+_OF_CALLS = (Ready, Withheld, *_OF_ATTEMPTS)
 _OF_EFFECTS = (
     *(ReconcileAsked, ReconcilerReady, ReconcilerAnswered, ReconcilerProvenDead),
     ResolveAsked,
 )
 _OF_OPERATIONS = (
     *(CancelAsked, ResumeAsked, ExtendAsked, ArtifactsAsked),
-    *(CallAsked, ContinueAsked, EndAsked, BlobLost),
+    *(CallAsked, ContinueAsked, EndAsked, ApprovalAsked, BlobLost),
 )
 
 _DECIDERS: dict[type[Input], Callable[[State, Any], Decision]] = {
@@ -102,11 +103,17 @@ def decide(state: State, event: Input) -> Decision:
     """What follows. Of what was evicted while somebody was busy with it: NotFound."""
     if isinstance(event, _OF_CALLS) and event.call_id not in state.calls:
         return refuse("NotFound", f"there is no call {event.call_id}")
+    if isinstance(event, _OF_ATTEMPTS) and not _tried(state, event):
+        return refuse("NotFound", f"{event.call_id} has no attempt {event.attempt}")
     if isinstance(event, _OF_EFFECTS) and event.effect_id not in state.effects:
         return refuse("NotFound", f"there is no effect {event.effect_id}")
     if isinstance(event, _OF_OPERATIONS) and event.operation_id not in state.operations:
         return refuse("NotFound", f"there is no operation {event.operation_id}")
     return onward(state, event, _DECIDERS[type(event)](state, event))
+
+
+def _tried(state: State, event: Exited | Lost | ProvenDead | Announced | Confirmed) -> bool:
+    return 0 <= event.attempt < len(state.call(event.call_id).attempts)
 
 
 __all__ = ["decide"]

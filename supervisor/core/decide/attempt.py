@@ -292,8 +292,6 @@ def lost(state: State, event: Lost) -> Decision:
 def proven_dead(state: State, event: ProvenDead) -> Decision:
     operation = state.operation_of(event.call_id)
     call = operation.calls[event.call_id]
-    if not 0 <= event.attempt < len(call.attempts):
-        return refuse("NotFound", f"{event.call_id} has no attempt {event.attempt}")
     attempt = call.attempts[event.attempt]
     if attempt.live:
         return refuse(
