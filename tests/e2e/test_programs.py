@@ -5,9 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import attrs
 import pytest
 
 from effectd.client import Client
+from supervisor.core.record import ProgramAccepted
+from tests.e2e.support import journals
 from tests.e2e.support.api import Answer, Api, Document, fresh_id
 from tests.e2e.support.daemon import Daemon
 
@@ -218,3 +221,41 @@ def test_the_sdk_sends_a_program_and_answers_its_approval(calm_daemon: Daemon) -
         answered = client.answer(one, "ok", "approve", comment="fine")
         assert answered["comment"] == "fine"
         assert client.operation(one, wait_ms=60_000)["result"] == {"n": 7}
+
+
+@pytest.mark.guarantee("R6", "R8")
+def test_a_journal_with_programs_of_another_version_is_served_and_moves_none_of_them(
+    daemon: Daemon,
+) -> None:
+    api, world, tag = daemon.api, daemon.world, fresh_id("t")
+    nodes = [call("one", f"{tag}-1"), call("two", f"{tag}-2"), give()]
+    world.hold(f"{tag}-2 made key")
+    one = send(api, nodes, "unknown").ok()["operation_id"]
+    two = send(api, [approve(), give()], "asking", wait_ms=60_000).ok()["operation_id"]
+    world.arrived(f"{tag}-2 made key")
+    daemon.kill9()
+    world.release()
+    written = [
+        tuple(attrs.evolve(r, version=2) if isinstance(r, ProgramAccepted) else r for r in frame)
+        for frame in journals.read(daemon.state / "journal")
+    ]
+    journals.write(daemon.state / "journal", written)
+    daemon.start()
+    assert (api.operation(one)["state"], api.operation(two)["state"]) == ("unknown", "interrupted")
+    assert api.get("approvals")["items"] == []
+    assert api.resume(one).code == "NotResumable"
+    assert api.post(f"operations/{two}/approvals/ok", {"choice": "approve"}).code == "NotResumable"
+    assert send(api, nodes, "unknown").ok()["operation_id"] == one
+    assert send(api, [give()], "unknown").code == "RequestConflict"
+    recovery = api.recovery(one)
+    assert set(recovery["allowed_actions"]) == {"cancel", "extend", "resolve"}
+    assert "this effectd by 1" in recovery["refusals"][0]["detail"]
+    assert api.get(f"operations/{one}/checkpoint")["program"]["version"] == 2
+    effect = recovery["effects"][1]
+    settled = {"outcome": "applied", "evidence": "seen", "if_revision": effect["revision"]}
+    api.post(f"effects/{effect['effect_id']}/resolve", settled).ok()
+    assert api.operation(one)["state"] == "interrupted"
+    assert [api.cancel(each).ok()["state"] for each in (one, two)] == ["cancelled"] * 2
+    daemon.restart()
+    assert [api.operation(each)["state"] for each in (one, two)] == ["cancelled"] * 2
+    assert [list(world.changes(f"{tag}-{n}").values()) for n in (1, 2)] == [[1], [1]]
