@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from supervisor.api.command import Page
@@ -11,37 +12,75 @@ from supervisor.api.routes import ListEffects, ListOperations
 from supervisor.api.views import effect_view, operation_view
 from supervisor.api.wire import time_text
 from supervisor.core.ids import OperationId, SessionId
-from supervisor.core.lineage import needs_of
+from supervisor.core.lineage import Needs, needs_of
 from supervisor.core.moment import Moment
+from supervisor.core.ordered import END, Ordered, ordered
 from supervisor.core.standing import operation_state
-from supervisor.core.state import Effect, Operation, State
+from supervisor.core.state import Effect, Operation, Said, State
 
-Visible = Callable[[Operation], bool]
+Groups = list[list[Ordered]]
+# More effects than an operation can have.
+_PLACE_BITS = 32
 
 
 def operations(
-    state: State, command: ListOperations, visible: Visible, now: Moment
+    state: State, command: ListOperations, owner: int | None, now: Moment
 ) -> dict[str, Any]:
-    """A page of operations; the cursor is the serial of the last one shown."""
-    since = _since(command.since)
+    """A page of operations: of that owner, None for everybody's. The cursor is the serial of
+    the last one shown."""
+    since, limit = _since(command.since), command.page.limit
     chosen: list[Operation] = []
-    for operation in _newest_first(state):
-        if command.page.cursor is not None and operation.serial >= command.page.cursor:
-            continue
-        if visible(operation) and operation.at >= since and _fits(operation, command, now):
+    for one in state.catalogue.newest(_wanted(state, command, owner), command.page.cursor):
+        operation = state.operations[one]
+        if operation.at < since:
+            break  # so are all that were accepted before it
+        if _needed(operation, command.needs, now):
             chosen.append(operation)
-            if len(chosen) > command.page.limit:
+            if len(chosen) > limit:
                 break
-    shown = chosen[: command.page.limit]
-    more = len(chosen) > command.page.limit
+    shown = chosen[:limit]
     return {
         "items": [operation_view(operation, now) for operation in shown],
-        "next_cursor": str(shown[-1].serial) if more else None,
+        "next_cursor": str(shown[-1].serial) if len(chosen) > limit else None,
     }
 
 
-def _newest_first(state: State) -> list[Operation]:
-    return sorted(state.operations.values(), key=lambda o: o.serial, reverse=True)
+def _wanted(state: State, command: ListOperations, owner: int | None) -> Groups:
+    catalogue = state.catalogue
+    groups: Groups = _owned(state, owner)
+    if command.session is not None:
+        groups.append([catalogue.of("session", command.session)])
+    if command.handler is not None:
+        groups.append([catalogue.of("handler", command.handler)])
+    if command.state is not None:
+        groups.append([catalogue.of("state", one) for one in command.state.split(",")])
+    if command.request_id is not None:
+        groups.append([_of_message(state, command.request_id)])
+    groups += _needing(state, command.needs)
+    return groups
+
+
+def _owned(state: State, owner: int | None) -> Groups:
+    return [] if owner is None else [[state.catalogue.of("owner", owner)]]
+
+
+def _needing(state: State, needs: str | None) -> Groups:
+    """Where effects that need this can be: only an unknown one waits for anybody."""
+    if needs in {None, Needs.NOTHING.value}:
+        return []
+    known = any(needs == one.value for one in Needs)
+    return [[state.catalogue.of("outcome", Said.UNKNOWN.value)] if known else []]
+
+
+def _of_message(state: State, message_id: str) -> Ordered:
+    """The operations of this message, in whichever session."""
+    found = (
+        state.messages.get((SessionId(str(session)), message_id))
+        for kind, session in state.catalogue.facets
+        if kind == "session"
+    )
+    kept = (state.operations.get(one) for one in found if one is not None)
+    return ordered(one.serial for one in kept if one is not None)
 
 
 def _since(text: str | None) -> int:
@@ -54,21 +93,10 @@ def _since(text: str | None) -> int:
         return 0
 
 
-def _fits(operation: Operation, command: ListOperations, now: Moment) -> bool:
-    if command.session is not None and operation.session_id != command.session:
-        return False
-    if command.request_id is not None and operation.request_id != command.request_id:
-        return False
-    if command.handler is not None and all(
-        call.terms.handler != command.handler for call in operation.ordered_calls()
-    ):
-        return False
-    if command.needs is not None and all(
-        needs_of(operation, effect, now).value != command.needs
-        for effect in operation.effects.values()
-    ):
-        return False
-    return command.state is None or operation_state(operation).value in command.state.split(",")
+def _needed(operation: Operation, needs: str | None, now: Moment) -> bool:
+    return needs is None or any(
+        needs_of(operation, effect, now).value == needs for effect in operation.effects.values()
+    )
 
 
 # --- sessions ---------------------------------------------------------------------------
@@ -90,22 +118,31 @@ def session_page(state: State, page: Page, sees: Callable[[int], bool]) -> dict[
 def session_view(state: State, session_id: SessionId, page: Page | None = None) -> dict[str, Any]:
     """A session with a page of its messages, newest first; evicted ones stand behind."""
     page = page or Page(100, None)
-    start = page.cursor or 0
-    messages = [
-        _message(operation.request_id, operation.operation_id, operation.kind.value, operation)
-        for operation in _newest_first(state)
-        if operation.session_id == session_id
-    ] + [
-        _message(gone.request_id, gone.operation_id, None, None)
-        for gone in sorted(state.tombstones.values(), key=lambda t: -t.at)
-        if gone.session_id == session_id
-    ]
-    more = len(messages) > start + page.limit
+    found = list(islice(_messages(state, session_id, page.cursor), page.limit + 1))
+    shown = found[: page.limit]
     return {
         **_session(state, session_id),
-        "messages": messages[start : start + page.limit],
-        "next_cursor": str(start + page.limit) if more else None,
+        "messages": [message for _, message in shown],
+        "next_cursor": str(shown[-1][0]) if len(found) > page.limit else None,
     }
+
+
+def _messages(
+    state: State, session_id: SessionId, cursor: int | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each with the cursor of what stands behind it: a kept operation's serial; above all of
+    these, how many evicted ones stand before."""
+    if cursor is None or cursor < END:
+        kept = state.catalogue.newest([[state.catalogue.of("session", session_id)]], cursor)
+        for operation in (state.operations[one] for one in kept):
+            kind = operation.kind.value
+            message = _message(operation.request_id, operation.operation_id, kind, operation)
+            yield operation.serial, message
+    newest = sorted(state.tombstones.values(), key=lambda t: -t.at)
+    gone = (one for one in newest if one.session_id == session_id)
+    start = cursor - END if cursor is not None and cursor >= END else 0
+    for n, one in enumerate(islice(gone, start, None), start + 1):
+        yield END + n, _message(one.request_id, one.operation_id, None, None)
 
 
 def _session(state: State, session_id: SessionId) -> dict[str, Any]:
@@ -137,28 +174,41 @@ def _message(
 # --- effects ----------------------------------------------------------------------------
 
 
-def effects(state: State, command: ListEffects, visible: Visible, now: Moment) -> dict[str, Any]:
-    """A page of effects; the cursor counts those before it."""
-    start = command.page.cursor or 0
-    end = start + command.page.limit
-    chosen: list[dict[str, Any]] = []
-    seen = 0
-    for operation, effect in _effects(state, visible):
-        if not _effect_fits(operation, effect, command, now):
-            continue
-        if start <= seen < end:
-            chosen.append(effect_view(operation, effect, now))
-        seen += 1
-        if seen > end:
-            break
-    return {"items": chosen, "next_cursor": str(end) if seen > end else None}
+def effects(state: State, command: ListEffects, owner: int | None, now: Moment) -> dict[str, Any]:
+    """A page of effects, as of operations; the cursor is the place of the last one shown."""
+    chosen: list[tuple[int, dict[str, Any]]] = []
+    for place, operation, effect in _effects(state, command, owner):
+        if _effect_fits(operation, effect, command, now):
+            chosen.append((place, effect_view(operation, effect, now)))
+            if len(chosen) > command.page.limit:
+                break
+    shown = chosen[: command.page.limit]
+    return {
+        "items": [view for _, view in shown],
+        "next_cursor": str(shown[-1][0]) if len(chosen) > command.page.limit else None,
+    }
 
 
-def _effects(state: State, visible: Visible) -> Iterator[tuple[Operation, Effect]]:
-    for operation in _newest_first(state):
-        if visible(operation):
-            newest = sorted(operation.ordered_effects(), key=lambda e: -e.first_at)
-            yield from ((operation, effect) for effect in newest)
+def _effects(
+    state: State, command: ListEffects, owner: int | None
+) -> Iterator[tuple[int, Operation, Effect]]:
+    """Those behind the cursor, each with its place: its operation's serial, and how many of
+    that operation's come after it."""
+    catalogue, cursor = state.catalogue, command.page.cursor
+    groups = _owned(state, owner)
+    if command.outcome is not None:
+        groups.append([catalogue.of("outcome", command.outcome)])
+    if command.handler is not None:
+        groups.append([catalogue.of("handler", command.handler)])
+    groups += _needing(state, command.needs)
+    below = None if cursor is None else (cursor >> _PLACE_BITS) + 1
+    for one in catalogue.newest(groups, below):
+        operation = state.operations[one]
+        newest = sorted(operation.ordered_effects(), key=lambda e: -e.first_at)
+        for n, effect in enumerate(newest, 1):
+            place = operation.serial << _PLACE_BITS | (len(newest) - n)
+            if cursor is None or place < cursor:
+                yield place, operation, effect
 
 
 def _effect_fits(operation: Operation, effect: Effect, command: ListEffects, now: Moment) -> bool:

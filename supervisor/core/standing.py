@@ -107,20 +107,21 @@ def found_undone(operation: Operation, call: Call) -> bool:
 
 
 def operation_state(operation: Operation) -> OperationState:
-    calls = list(operation.ordered_calls())
-    if any(c.live is not None or _waits_again(operation, c) for c in calls):
+    tally = operation.tally
+    moving = (operation.calls[one] for one in tally.moving)
+    if any(c.live is not None or _waits_again(operation, c) for c in moving):
         return OperationState.RUNNING
-    if operation.lost or any(unresolved(e) for e in operation.effects.values()):
+    if operation.lost or tally.unresolved:
         return OperationState.UNKNOWN
     if operation.cancel_requested:
         return OperationState.CANCELLED
     if operation.program is not None:
-        queued = any(c.queued is not None for c in calls)
-        return OperationState.ACCEPTED if queued else _program_at_rest(operation.program)
+        # What moves still, waits for its first try.
+        return OperationState.ACCEPTED if tally.moving else _program_at_rest(operation.program)
     ended = _ended_of_kind(operation)
     if ended is not None:
         return ended
-    if operation.interrupted or any(c.attempts for c in calls):
+    if operation.interrupted or tally.attempts:
         return OperationState.INTERRUPTED
     return OperationState.ACCEPTED
 
@@ -152,22 +153,15 @@ def waits_for(operation: Operation) -> Waits | None:
     An answer that a reconciler may still give, or a process that is not proven dead, holds
     an operation; an unknown `none` effect does not.
     """
-    if any(effect.reconciling is not None for effect in operation.effects.values()):
+    tally = operation.tally
+    if tally.reconciling:
         return None
     if operation.finished:
-        return Waits.EVICTION if _all_dead(operation) else None
+        return Waits.EVICTION if not tally.alive else None
     standing = operation_state(operation)
-    idle = standing is OperationState.RUNNING and not _moves(operation)
+    # An open continuation alone moves nothing.
+    idle = standing is OperationState.RUNNING and not tally.moving
     return Waits.ABANDONMENT if idle or standing is OperationState.INTERRUPTED else None
-
-
-def _moves(operation: Operation) -> bool:
-    """An attempt is live, or a call waits for one. An open continuation alone moves nothing."""
-    return any(c.live is not None or c.queued is not None for c in operation.calls.values())
-
-
-def _all_dead(operation: Operation) -> bool:
-    return all(one.dead for call in operation.calls.values() for one in call.attempts)
 
 
 def _waits_again(operation: Operation, call: Call) -> bool:

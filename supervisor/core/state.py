@@ -10,6 +10,7 @@ import attrs
 from immutables import Map
 
 from supervisor.core.budget import Budget
+from supervisor.core.catalogue import Catalogue
 from supervisor.core.changed import changed
 from supervisor.core.ids import (
     AttemptKey,
@@ -39,6 +40,7 @@ from supervisor.core.record import (
     Usage,
 )
 from supervisor.core.session_state import Session, Tombstone
+from supervisor.core.tally import Tally
 
 
 class Phase(enum.Enum):
@@ -213,6 +215,11 @@ class Call:
         return last if last is not None and last.live else None
 
     @property
+    def moves(self) -> bool:
+        """It has a live attempt or a place in the queue."""
+        return self.queued is not None or self.live is not None
+
+    @property
     def succeeded(self) -> bool:
         return self.restored or any(a.outcome is Outcome.SUCCEEDED or a.late for a in self.attempts)
 
@@ -281,6 +288,7 @@ class Operation:
     # The positions of records that a repair gave up while this was unfinished; () if none.
     lost: tuple[int, ...] = ()
     program: ProgramState | None = None
+    tally: Tally = attrs.field(factory=Tally)
 
     def lineage(self, call: Call) -> tuple[Effect, ...]:
         """The known effects of the call's lineage, by ordinal."""
@@ -362,6 +370,8 @@ class State:
     # What is left of evicted ones, in the order in which they went.
     tombstones: Map[OperationId, Tombstone] = attrs.field(factory=Map[OperationId, Tombstone])
     buried: Line = attrs.field(factory=Line)
+    # What lists find the operations by.
+    catalogue: Catalogue = attrs.field(factory=Catalogue)
 
     def has_session(self, session_id: SessionId) -> bool:
         """Everybody's default session is there without being created, and never ends."""

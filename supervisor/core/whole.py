@@ -15,9 +15,12 @@ from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 import attrs
-from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 from immutables import Map
 
+from supervisor.core.cataloguing import catalogue_of
+from supervisor.core.changed import changed
+from supervisor.core.counting import tally_of
 from supervisor.core.errors import SupervisorError
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId, SessionId
 from supervisor.core.line import line_of
@@ -50,6 +53,7 @@ DERIVED = (
     "finished",
     "interrupted",
     "buried",
+    "catalogue",
 )
 
 
@@ -92,16 +96,30 @@ _CONVERTER = strict_converter()
 _Part = TypeVar("_Part", Head, Session, Kept)
 
 
-def _out_of(cls: type[Any]) -> Any:
-    return make_dict_unstructure_fn(cls, _CONVERTER, _cattrs_omit_if_default=True)
+def _out_of(cls: type[Any], **members: Any) -> Any:
+    return make_dict_unstructure_fn(cls, _CONVERTER, _cattrs_omit_if_default=True, **members)
 
 
-def _in_of(cls: type[Any]) -> Any:
+def _in_of(cls: type[Any], **members: Any) -> Any:
     return make_dict_structure_fn(
-        cls, _CONVERTER, _cattrs_forbid_extra_keys=True, _cattrs_detailed_validation=False
+        cls,
+        _CONVERTER,
+        _cattrs_forbid_extra_keys=True,
+        _cattrs_detailed_validation=False,
+        **members,
     )
 
 
+_untallied = _in_of(Operation, tally=override(omit=True))
+
+
+def _operation_in(value: Any, cls: type[Operation]) -> Operation:
+    operation: Operation = _untallied(value, cls)
+    return changed(operation, tally=tally_of(operation))
+
+
+_CONVERTER.register_unstructure_hook(Operation, _out_of(Operation, tally=override(omit=True)))
+_CONVERTER.register_structure_hook(Operation, _operation_in)
 _OUT = {cls: _out_of(cls) for cls in (Head, Session, Kept)}
 _IN = {cls: _in_of(cls) for cls in (Head, Session, Kept)}
 ROWS = 256
@@ -248,6 +266,7 @@ def _indexed(head: Head, kept: list[Kept], tombstones: list[Tombstone]) -> State
         buried=line_of(
             ((first + n, one.operation_id) for n, one in enumerate(tombstones)), head.next_buried
         ),
+        catalogue=catalogue_of(operations),
     )
 
 

@@ -153,7 +153,7 @@ class Context:
     def driven(self, operation_id: str, caller: Caller) -> Operation:
         """An operation that the caller may move on, its handlers' own lists included."""
         operation = self.operation(operation_id, caller, Verb.DRIVE)
-        for name in {call.terms.handler for call in operation.ordered_calls()}:
+        for name in operation.tally.handlers:
             handler = self.engine.handlers.get(name)
             if handler is not None:
                 self.permit_handler(handler, caller)
@@ -175,10 +175,15 @@ class Context:
         operation = self.operation(operation_id, caller, verb)
         return operation, operation.effects[EffectId(effect_id)]
 
+    def whose(self, caller: Caller) -> int | None:
+        """Whose operations the caller may read: one uid's, or with None everybody's."""
+        everything = core_missing_role(Verb.READ, caller.roles, owns=False) is None
+        return None if everything else caller.peer.uid
+
     def sees(self, caller: Caller) -> Callable[[int], bool]:
         """Whether the caller may read what belongs to a uid."""
-        everything = core_missing_role(Verb.READ, caller.roles, owns=False) is None
-        return lambda uid: everything or uid == caller.peer.uid
+        whose = self.whose(caller)
+        return lambda uid: whose in {None, uid}
 
     def visible(self, caller: Caller) -> Callable[[Operation], bool]:
         sees = self.sees(caller)
@@ -195,8 +200,7 @@ class Context:
         raise Denied(Refusal("UnknownHandler", f"no handler {name!r} is loaded"))
 
     async def digests(self, operation: Operation) -> dict[str, str | None]:
-        names = {call.terms.handler for call in operation.ordered_calls()}
-        found = {name: self.engine.handlers.get(name) for name in sorted(names)}
+        found = {name: self.engine.handlers.get(name) for name in operation.tally.handlers}
         try:
             return {
                 name: await look(one, fresh, one) if one is not None else None

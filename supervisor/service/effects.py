@@ -19,7 +19,7 @@ from supervisor.service.context import Caller, Context, Denied, json_response
 async def list_effects(context: Context, command: routes.ListEffects, caller: Caller) -> Response:
     await context.read()
     page = listing.effects(
-        context.engine.state, command, context.visible(caller), context.engine.now()
+        context.engine.state, command, context.whose(caller), context.engine.now()
     )
     return json_response(200, page)
 

@@ -8,8 +8,6 @@ import trio
 
 from supervisor.api import routes
 from supervisor.api.wire import NDJSON, dumps, time_text
-from supervisor.core.access import Verb
-from supervisor.core.access import missing_role as core_missing_role
 from supervisor.core.errors import Refusal
 from supervisor.core.record import (
     KIND_OF,
@@ -40,9 +38,7 @@ async def get_events(context: Context, command: routes.GetEvents, caller: Caller
         extra = {"earliest": events.earliest}
         detail = f"events are kept from position {events.earliest}"
         raise Denied(Refusal("EventsExpired", detail, extra=extra))
-    everything = core_missing_role(Verb.READ, caller.roles, owns=False) is None
-    uid = None if everything else caller.peer.uid
-    return Response(200, {"content-type": NDJSON}, _stream(context, command, uid))
+    return Response(200, {"content-type": NDJSON}, _stream(context, command, context.whose(caller)))
 
 
 async def _stream(

@@ -25,7 +25,7 @@ async def list_operations(
 ) -> Response:
     await context.read()
     page = listing.operations(
-        context.engine.state, command, context.visible(caller), context.engine.now()
+        context.engine.state, command, context.whose(caller), context.engine.now()
     )
     return json_response(200, page)
 

@@ -23,7 +23,7 @@ async def get_status(context: Context, _: routes.GetStatus, caller: Caller) -> R
     return json_response(
         200,
         status_view(
-            context.engine, context.visible(caller), started=context.started, damage=context.damage
+            context.engine, context.whose(caller), started=context.started, damage=context.damage
         ),
     )
 

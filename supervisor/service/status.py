@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -14,8 +12,7 @@ from supervisor.core.errors import Refusal
 from supervisor.core.ids import AttemptKey, EffectId
 from supervisor.core.lineage import needs_of, unresolved
 from supervisor.core.moment import Moment
-from supervisor.core.standing import operation_state
-from supervisor.core.state import Operation, State
+from supervisor.core.state import Said, State
 from supervisor.dispatch import Engine
 from supervisor.version import FEATURES, VERSION
 
@@ -24,14 +21,13 @@ _NEEDS = ("person", "reconciler", "client")
 
 def status_view(
     engine: Engine,
-    visible: Callable[[Operation], bool],
+    owner: int | None,
     *,
     started: int,
     damage: Refusal | None,
 ) -> dict[str, Any]:
     state = engine.state
     degraded = _degraded(engine, damage)
-    mine = [operation for operation in state.operations.values() if visible(operation)]
     running = sum(
         state.operations[operation_id].calls[call_id].live is not None
         for call_id, operation_id in state.moving.items()
@@ -43,7 +39,10 @@ def status_view(
         "degraded": degraded,
         "uptime_ms": (time.monotonic_ns() - started) // 1_000_000,
         "epoch": state.epoch,
-        "needs": {**_needs(mine, engine.now()), "approval": _approvals(state, visible)},
+        "needs": {
+            **_needs(state, owner, engine.now()),
+            "approval": _approvals(state, owner),
+        },
         "sandbox": {
             "layers": dict(engine.layers),
             "missing": [attrs.asdict(one) for one in engine.missing],
@@ -56,7 +55,7 @@ def status_view(
         },
         "journal": _journal(engine),
         "counts": {
-            "operations": dict(Counter(operation_state(o).value for o in mine)),
+            "operations": _by_state(state, owner),
             "running": running,
             "queued": len(state.moving) - running,
             "handlers": len(engine.handlers),
@@ -145,19 +144,30 @@ def _words(key: AttemptKey | EffectId) -> str:
     return f"a reconciler of {key}"
 
 
-def _needs(operations: list[Operation], moment: Moment) -> dict[str, int]:
+def _by_state(state: State, owner: int | None) -> dict[str, int]:
+    counted: dict[str, int] = {}
+    for (uid, word), count in state.catalogue.counts.items():
+        if owner in {None, uid}:
+            counted[word] = counted.get(word, 0) + count
+    return counted
+
+
+def _needs(state: State, owner: int | None, moment: Moment) -> dict[str, int]:
     """How many unknown effects wait for whom."""
+    catalogue = state.catalogue
     counted: dict[str, int] = dict.fromkeys(_NEEDS, 0)
-    for operation in operations:
-        for effect in operation.effects.values():
+    groups = [[catalogue.of("outcome", Said.UNKNOWN.value)]]
+    groups += [] if owner is None else [[catalogue.of("owner", owner)]]
+    for operation in (state.operations[one] for one in catalogue.newest(groups)):
+        for effect in operation.effects.values() if operation.tally.unresolved else ():
             if unresolved(effect):
                 counted[needs_of(operation, effect, moment).value] += 1
     return counted
 
 
-def _approvals(state: State, visible: Callable[[Operation], bool]) -> int:
+def _approvals(state: State, owner: int | None) -> int:
     """How many programs wait for an approval."""
-    return sum(visible(state.operations[one]) for one in state.approvals)
+    return sum(owner in {None, state.operations[one].by.uid} for one in state.approvals)
 
 
 def _journal(engine: Engine) -> dict[str, Any]:

@@ -158,7 +158,7 @@ EDITS: dict[str, list[Edit | Cell]] = {
         Edit(evolve_attempt.interrupt, "if dead else {}", "if True else {}")
     ],
     "an unknown effect lets the operation be finished": [
-        Edit(standing.operation_state, "unresolved(e)", "False")
+        Edit(standing.operation_state, "or tally.unresolved", "or False")
     ],
     "a finished operation is finished once more, otherwise": [
         Edit(decide_settle._finished, "standing not in TERMINAL", "True")
@@ -192,7 +192,7 @@ EDITS: dict[str, list[Edit | Cell]] = {
         Edit(lineage.age_ms, "effect.boot_id == now.boot_id", "False")
     ],
     "what is not proven dead may be evicted": [
-        Edit(standing.waits_for, "if _all_dead(operation) else None", "if True else None")
+        Edit(standing.waits_for, "if not tally.alive else None", "if True else None")
     ],
     "what was evicted is accepted again": [
         Edit(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from supervisor.core.cataloguing import catalogued
 from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import (
@@ -119,14 +120,19 @@ _FOLDS: dict[type[Record], Callable[[State, Operation, Any], State]] = {
 def fold(state: State, position: int, records: Iterable[Record]) -> State:
     """State after one frame; raises IllegalTransition when it cannot follow."""
     touched: set[OperationId] = set()
+    before = state.operations
     at = 0
     for record in records:
         touched |= _names(state, record)
         at = record.at
         state = evolve(state, record)
+    catalogue = state.catalogue
     for operation_id in touched:
         state = _count(state, operation_id, position, at)
-    return changed(state, position=position, latest=max(state.latest, at))
+        moved = before.get(operation_id), state.operations.get(operation_id)
+        catalogue = catalogued(catalogue, *moved)
+    latest = max(state.latest, at)
+    return changed(state, position=position, latest=latest, catalogue=catalogue)
 
 
 def evolve(state: State, record: Record) -> State:

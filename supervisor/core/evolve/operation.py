@@ -40,7 +40,8 @@ def accepted(state: State, record: OperationAccepted) -> State:
         request_id=record.request_id,
         request_digest=record.request_digest,
         by=record.by,
-        at=record.at,
+        # Whoever was accepted later is not older: a clock may have been read before it waited.
+        at=max(record.at, state.latest),
         budget=Budget(record.max_run_ms),
         epoch=state.epoch,
         labels=record.labels,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from immutables import Map
 
 from supervisor.core.changed import changed
+from supervisor.core.counting import with_call, with_effect
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.ids import CallId, EffectId
 from supervisor.core.record import Result
@@ -28,16 +29,16 @@ def no_approval(state: State, operation: Operation) -> State:
 
 
 def put_call(state: State, operation: Operation, call: Call) -> State:
-    """Store the call; `moving` holds those with a live attempt or a place in the queue, and
-    `blobs` counts what names each blob."""
+    """Store the call; `moving` holds those that move, and `blobs` counts what names each blob."""
     moving = state.moving
-    if call.queued is not None or call.live is not None:
+    if call.moves:
         moving = moving.set(call.call_id, operation.operation_id)
     elif call.call_id in moving:
         moving = moving.delete(call.call_id)
     before = operation.calls.get(call.call_id)
     blobs = recounted(state.blobs, before.result if before is not None else None, call.result)
-    operation = changed(operation, calls=operation.calls.set(call.call_id, call))
+    calls, tally = operation.calls.set(call.call_id, call), with_call(operation.tally, before, call)
+    operation = changed(operation, calls=calls, tally=tally)
     return changed(put(state, operation), moving=moving, blobs=blobs)
 
 
@@ -46,7 +47,9 @@ def put_effect(state: State, operation: Operation, effect: Effect) -> State:
     before = operation.effects.get(effect.effect_id)
     delta = _leaves(effect) - (_leaves(before) if before is not None else 0)
     blobs = recounted(state.blobs, before.result if before is not None else None, effect.result)
-    operation = changed(operation, effects=operation.effects.set(effect.effect_id, effect))
+    effects = operation.effects.set(effect.effect_id, effect)
+    tally = with_effect(operation.tally, before, effect)
+    operation = changed(operation, effects=effects, tally=tally)
     return changed(put(state, operation), leaves=state.leaves + delta, blobs=blobs)
 
 
