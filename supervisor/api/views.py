@@ -53,13 +53,9 @@ def operation_view(operation: Operation, now: Moment, values: Values = _NONE) ->
         "updated_at": time_text(operation.updated_at),
         "labels": dict(operation.labels),
         "uid": operation.by.uid,
-        "handlers": sorted({call.terms.handler for call in operation.ordered_calls()}),
-        "effects_applied": sum(
-            effects_applied(operation, c) for c in operation.ordered_calls() if c.retry_of is None
-        ),
-        "effects_unknown": sum(
-            effects_unknown(operation, c) for c in operation.ordered_calls() if c.retry_of is None
-        ),
+        "handlers": list(operation.tally.handlers),
+        "effects_applied": operation.tally.applied,
+        "effects_unknown": operation.tally.unresolved,
     }
     if operation.program is not None:
         view["program"] = _program(operation, operation.program)

@@ -20,11 +20,11 @@ def catalogued(
     catalogue: Catalogue, before: Operation | None, after: Operation | None
 ) -> Catalogue:
     """The catalogue when one operation became another, came or went."""
+    if before is not None and after is not None and _moving(before) == _moving(after):
+        return catalogue
     known = before or after
     assert known is not None
     was, now = _facets(before), _facets(after)
-    if was == now:
-        return catalogue
     serial, facets = known.serial, catalogue.facets
     for facet in was - now:
         left = facets[facet].left(serial)
@@ -54,6 +54,13 @@ def catalogue_of(operations: Iterable[Operation]) -> Catalogue:
         counts[key] = counts.get(key, 0) + 1
     facets_ = Map((facet, ordered(given)) for facet, given in numbers.items())
     return Catalogue(Map(ids), facets_, Map(counts))
+
+
+def _moving(operation: Operation) -> tuple[object, ...]:
+    """All of its facets that ever change, in short."""
+    tally = operation.tally
+    known = (tally.announced > 0, tally.applied > 0, tally.not_applied > 0, tally.unknown > 0)
+    return (operation_state(operation), tally.handlers, *known)
 
 
 def _facets(operation: Operation | None) -> frozenset[Facet]:

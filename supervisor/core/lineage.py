@@ -178,9 +178,7 @@ def lost_refusal(operation: Operation, call: Call) -> Refusal:
 
 def previous_alive(operation: Operation, call: Call) -> Refusal | None:
     """No relaunch beside an old tree, or beside a reconciler that is asking."""
-    for one in operation.ordered_calls():
-        if one.root != call.root:
-            continue
+    for one in operation.tries(call):
         for attempt in one.attempts:
             if not attempt.live and not attempt.dead:
                 which = f"attempt {attempt.number} of {one.call_id}"
@@ -256,5 +254,5 @@ def open_tries_dead(operation: Operation, effect: Effect) -> bool:
 
 def relaunched(operation: Operation, effect: Effect) -> bool:
     """An attempt of the effect's lineage is live: it may announce the effect at any moment."""
-    root = operation.calls[effect.tries[0].call_id].root
-    return any(c.live is not None for c in operation.ordered_calls() if c.root == root)
+    first = operation.calls[effect.tries[0].call_id]
+    return any(one.live is not None for one in operation.tries(first))

@@ -40,7 +40,7 @@ class Match:
 def class_of(operation: Operation, call: Call) -> Class:
     """Failed means known: nothing of it is applied."""
     newest = operation.newest(call)
-    if newest.live is not None or newest.queued is not None:
+    if newest.moves:
         return Class.OPEN
     if operation.lost or effects_unknown(operation, newest):
         return Class.UNSETTLED

@@ -250,7 +250,7 @@ def node_lost(operation: Operation, call_id: CallId) -> str | None:
 def node_waits(operation: Operation, call_id: CallId) -> bool:
     """Whether the call of a node is at rest without a value: only a resume moves it."""
     newest = operation.newest(operation.calls[call_id])
-    if newest.live is not None or newest.queued is not None:
+    if newest.moves:
         return False
     return node_value(operation, call_id) is None
 

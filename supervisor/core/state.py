@@ -308,6 +308,18 @@ class Operation:
             if one.result is not None and one.result.blob is not None:
                 yield one.result.blob
 
+    def moving_calls(self) -> Iterator[Call]:
+        """Those that have a live attempt or a place in the queue, by id."""
+        return (self.calls[call_id] for call_id in sorted(self.tally.moving))
+
+    def tries(self, call: Call) -> Iterator[Call]:
+        """The calls of its lineage: the first, and each that retries the one before."""
+        one: CallId | None = call.root
+        while one is not None:
+            known = self.calls[one]
+            yield known
+            one = known.retried_by
+
     def newest(self, call: Call) -> Call:
         """The last call of the chain that retries this one."""
         while call.retried_by is not None:

@@ -279,7 +279,7 @@ def _places(
 def _moving(operations: Iterable[Operation]) -> Iterator[tuple[CallId, OperationId]]:
     for operation in operations:
         for call in operation.ordered_calls():
-            if call.queued is not None or call.live is not None:
+            if call.moves:
                 yield call.call_id, operation.operation_id
 
 

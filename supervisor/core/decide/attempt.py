@@ -99,7 +99,7 @@ def ready(state: State, event: Ready) -> Decision:
 
 def _fits_later(operation: Operation, call: Call, event: Ready) -> bool:
     """Only what its siblings reserve is in the way, and they will be seen to end."""
-    lives = (one.live for one in operation.ordered_calls())
+    lives = (one.live for one in operation.moving_calls())
     running_ms = sum(one.reservation_ms for one in lives if one is not None)
     if not running_ms or operation.budget.admits(call.timeout_ms, event.margin_ms):
         return False

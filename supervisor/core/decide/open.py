@@ -32,7 +32,8 @@ from supervisor.core.step import (
     refuse,
 )
 
-# An operation is looked at whole with each of its frames.
+# A frame costs the same however many there are. What is told of the whole operation (its recovery
+# projection and checkpoint, its note, its part of a snapshot) is made in one go and names them all.
 CALLS_MOST = 1_000
 
 
@@ -107,7 +108,7 @@ def end_asked(state: State, event: EndAsked) -> Decision:
     )
     ends = tuple(
         EndAttempt(call.call_id, call.live.number)
-        for call in operation.ordered_calls()
+        for call in operation.moving_calls()
         if call.live is not None and event.reason is Ending.STOP
     )
     return Decision((record,), ends, outcome=True, operation_id=event.operation_id)

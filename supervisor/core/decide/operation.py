@@ -64,7 +64,7 @@ def cancel_asked(state: State, event: CancelAsked) -> Decision:
     )
     ends = tuple(
         EndAttempt(call.call_id, call.live.number)
-        for call in operation.ordered_calls()
+        for call in operation.moving_calls()
         if call.live is not None
     )
     return Decision((record,), ends, outcome=True, operation_id=event.operation_id)

@@ -59,7 +59,7 @@ def _at_its_node(operation: Operation, record: CallAccepted) -> Operation:
 def _retried(operation: Operation, record: CallAccepted) -> Call:
     assert record.retry_of is not None
     call = call_of(operation, record.retry_of)
-    if call.retried_by is not None or call.live is not None or call.queued is not None:
+    if call.retried_by is not None or call.moves:
         raise IllegalTransition(f"{record.retry_of} cannot be retried: {record}")
     return call
 

@@ -57,10 +57,9 @@ def continuation_ended(state: State, operation: Operation, record: ContinuationE
         raise IllegalTransition(f"is not open: {record}")
     state = end_open(state, operation, record.at, record.reason, record.mono, state.boot_id)
     if record.reason is Ending.STOP:
-        for call in operation.ordered_calls():
-            if call.queued is not None or call.live is not None:
-                known = state.operations[operation.operation_id]
-                state = put_call(state, known, attrs.evolve(call, queued=None, stopped=True))
+        for call in operation.moving_calls():
+            known = state.operations[operation.operation_id]
+            state = put_call(state, known, attrs.evolve(call, queued=None, stopped=True))
     return state
 
 

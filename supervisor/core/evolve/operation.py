@@ -69,7 +69,7 @@ def cancel_requested(state: State, operation: Operation, record: CancelRequested
     operation = attrs.evolve(operation, cancel_requested=True, cancel_reason=record.reason)
     state = no_approval(put(state, operation), operation)
     state = open_.end_open(state, operation, record.at, Ending.CANCELLED)
-    for call in operation.ordered_calls():
+    for call in operation.moving_calls():
         if call.queued is not None:
             known = state.operations[operation.operation_id]
             state = put_call(state, known, attrs.evolve(call, queued=None))
