@@ -46,6 +46,19 @@ def test_at_operations_kept_the_oldest_finished_one_goes_and_its_message_never_r
     is_the_fold_everywhere(core.frames)
 
 
+@pytest.mark.guarantee("R10", "R11")
+def test_tombstones_go_in_their_order_though_the_clock_was_set_back_between_them():
+    core = Core()
+    for request_id in ("r1", "r2"):
+        finished(core, request_id)
+        assert kinds(passed(core, kept=0)) == ["OperationEvicted"]
+        core.wall -= DAY_NS
+    core.wall += 401 * DAY_NS
+    assert passed(core).repeated, "the second is old enough, and the first one is not"
+    core.wall += DAY_NS
+    assert kinds(passed(core)) == ["TombstoneExpired"] * 2
+
+
 @pytest.mark.guarantee("R10")
 def test_it_refuses_only_when_nothing_may_go():
     core = Core()

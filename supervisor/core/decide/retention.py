@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, takewhile
 
 from supervisor.core.ids import OperationId, SessionId
 from supervisor.core.record import (
@@ -48,13 +48,14 @@ def _to_evict(state: State, event: TimePassed) -> list[OperationId]:
 
 
 def _of_tombstones(state: State, event: TimePassed) -> Iterator[Record]:
-    """Those that are old enough go; one whose session has not ended stays as long again."""
+    """Those that are old enough go, the oldest first; one whose session has not ended stays as
+    long again."""
     before = event.now.wall - event.tombstone_days * DAY_NS
-    for one in islice(state.buried, MOST):
-        tombstone = state.tombstones[one]
-        if tombstone.at <= before:
-            stays = tombstone.session_id in state.sessions
-            yield (TombstoneRenewed if stays else TombstoneExpired)(event.now.wall, one)
+    oldest = (state.tombstones[one] for one in islice(state.buried, MOST))
+    # A clock that was set back made a later one older: it waits for those before it.
+    for one in takewhile(lambda known: known.at <= before, oldest):
+        stays = one.session_id in state.sessions
+        yield (TombstoneRenewed if stays else TombstoneExpired)(event.now.wall, one.operation_id)
 
 
 def _to_end(state: State, event: TimePassed) -> list[SessionId]:
