@@ -25,7 +25,7 @@ from supervisor.core.lineage import (
 )
 from supervisor.core.matching import unsettled
 from supervisor.core.moment import Moment
-from supervisor.core.program_state import ProgramState
+from supervisor.core.program_state import Approval, ProgramState
 from supervisor.core.record import Kind
 from supervisor.core.standing import (
     TERMINAL,
@@ -66,14 +66,15 @@ def project(
     standing = operation_state(operation)
     actions: list[Action] = []
     refusals: list[Refusal] = []
+    barred = resume_barred(operation)
     if operation.kind is Kind.OPEN and standing not in TERMINAL:
         _continue(operation, now, margin_ms, digests, actions, refusals)
-    elif standing in {OperationState.UNKNOWN, OperationState.INTERRUPTED}:
+    elif barred is None:
         _resume(operation, now, margin_ms, digests, actions, refusals)
-    elif standing is OperationState.WAITING:
-        _approval(operation, actions, refusals)
     elif standing not in TERMINAL:
-        refusals.append(Refusal("NotResumable", f"it is {standing.value}", fix="Wait for it."))
+        refusals.append(barred)
+    if standing is OperationState.WAITING:
+        _approval(operation, now, actions, refusals)
     for effect in operation.ordered_effects():
         actions.extend(_settling(operation, effect))
     actions.extend(_attesting(operation))
@@ -94,13 +95,54 @@ def verdicts(operation: Operation, now: Moment) -> dict[EffectId, Verdict]:
     return found
 
 
-def _approval(operation: Operation, actions: list[Action], refusals: list[Refusal]) -> None:
+def resume_barred(operation: Operation) -> Refusal | None:
+    """What its state alone says against a resume; None: its calls decide."""
+    one, standing = operation.operation_id, operation_state(operation)
+    if standing in TERMINAL:
+        return Refusal("NotResumable", f"{one} is {standing.value}")
+    if operation.cancel_requested:
+        detail = f"{one} was cancelled; only its effects are left to settle"
+        return Refusal("OperationCancelled", detail)
+    if operation.kind is Kind.OPEN:
+        return may_continue(operation) or continue_instead(operation)
+    if standing is OperationState.WAITING:
+        assert operation.program is not None
+        assert operation.program.pending is not None
+        node = operation.program.pending.node
+        fix = f"effectctl approvals answer {one} {node} --choice CHOICE"
+        return Refusal("NotResumable", f"{one} waits for approval {node!r}", fix=fix)
+    if standing in {OperationState.ACCEPTED, OperationState.RUNNING}:
+        fix = f"Wait for it: effectctl operations show {one}"
+        return Refusal("DurableResumeConflict", f"{one} is {standing.value}", fix=fix)
+    return None
+
+
+def approval_barred(operation: Operation, approval: Approval, now: Moment) -> Refusal | None:
+    """What stands in the way of an answer; None: nothing does."""
+    program = operation.program
+    assert program is not None
+    if operation.cancel_requested:
+        return Refusal("OperationCancelled", f"{operation.operation_id} was cancelled")
+    if not program.known:
+        return not_resumable(program)
+    if operation.lost:
+        return program_lost(operation)
+    if now.wall >= approval.expires_at:
+        return Refusal("DecisionExpired", f"approval {approval.node!r} was not given in time")
+    return None
+
+
+def _approval(
+    operation: Operation, now: Moment, actions: list[Action], refusals: list[Refusal]
+) -> None:
     assert operation.program is not None
     pending = operation.program.pending
     assert pending is not None
-    actions.append(Action("approve", ", ".join(pending.by), node=pending.node))
-    fix = f"effectctl approvals answer {operation.operation_id} {pending.node} --choice CHOICE"
-    refusals.append(Refusal("NotResumable", f"it waits for approval {pending.node!r}", fix=fix))
+    barred = approval_barred(operation, pending, now)
+    if barred is None:
+        actions.append(Action("approve", ", ".join(pending.by), node=pending.node))
+    else:
+        refusals.append(barred)
 
 
 def _resume(  # one place that says whether, and why not
@@ -111,14 +153,6 @@ def _resume(  # one place that says whether, and why not
     actions: list[Action],
     refusals: list[Refusal],
 ) -> None:
-    if operation.cancel_requested:
-        refusals.append(
-            Refusal("OperationCancelled", "it was cancelled; only its effects are left to settle")
-        )
-        return
-    if operation.kind is Kind.OPEN:
-        refusals.append(Refusal("NotResumable", "it is an open operation"))
-        return
     plans = resume_plans(operation, now)
     planned = [one for one in plans if isinstance(one, Plan)]
     held = [_held_back(operation, one, margin_ms, digests, actions) for one in planned]

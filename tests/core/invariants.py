@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from supervisor.core.checkpoint import checkpoint_digest
 from supervisor.core.contract import Contract
-from supervisor.core.decide import decide
-from supervisor.core.errors import Refusal
-from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId
-from supervisor.core.projection import Action, project
+from supervisor.core.ids import AttemptKey, EffectId, OperationId
 from supervisor.core.record import (
     By,
     EffectAnnounced,
@@ -17,7 +13,6 @@ from supervisor.core.record import (
     EffectResolved,
     Kind,
     ReconcilerEnded,
-    Trigger,
 )
 from supervisor.core.standing import (
     TERMINAL,
@@ -28,18 +23,9 @@ from supervisor.core.standing import (
 )
 from supervisor.core.state import UNSETTLED, Operation, Said, State
 from supervisor.core.step import (
-    ArtifactsAsked,
-    CancelAsked,
-    ContinueAsked,
     Decision,
-    ExtendAsked,
-    ProvenDead,
-    ReconcileAsked,
-    ReconcilerProvenDead,
-    ResolveAsked,
-    ResumeAsked,
 )
-from supervisor.core.step_programs import ApprovalAsked
+from tests.core.allowed import is_honest, leads_on
 from tests.core.host import Host
 from tests.core.world import KEY_VALID_MS, MS
 
@@ -241,69 +227,11 @@ class Invariants:
     # Nothing is stuck, and what is offered is accepted.
 
     def _moves(self, operation: Operation) -> None:
-        standing = operation_state(operation)
-        if standing in TERMINAL:
-            return
-        digests = {c.terms.handler: c.terms.digest for c in operation.ordered_calls()}
-        found = project(operation, self.host.now, margin_ms=0, digests=digests)
-        assert found.state is standing
-        for action in found.actions:
-            decision = decide(self.host.state, self._ask(operation, action))
-            assert decision.refusal is None, f"{action} is offered, and {decision.refusal}"
-        actions = {action.action for action in found.actions}
-        assert self._leads_on(operation, standing, actions, found.refusals), "it is stuck"
-
-    def _ask(self, operation: Operation, action: Action):
-        now, operation_id = self.host.now, operation.operation_id
-        call_id = CallId(action.call_id or "")
-        match action.action:
-            case "resume":
-                digest = checkpoint_digest(operation)
-                new = CallId("call_new")
-                return ResumeAsked(now, operation_id, BY, "new", operation.revision, digest, new, 0)
-            case "cancel":
-                return CancelAsked(now, operation_id, BY, "")
-            case "extend":
-                return ExtendAsked(now, operation_id, BY, operation.budget.max_run_ms + 1, "")
-            case "reconcile":
-                assert action.effect_id is not None
-                return ReconcileAsked(now, action.effect_id)
-            case "resolve":
-                assert action.effect_id is not None
-                revision = operation.effects[action.effect_id].revision
-                return ResolveAsked(now, action.effect_id, BY, True, "seen", revision)
-            case "attest-dead":
-                if action.effect_id is not None:
-                    return ReconcilerProvenDead(now, action.effect_id, "attested", BY)
-                assert action.attempt is not None
-                return ProvenDead(now, call_id, action.attempt, "attested", BY)
-            case "continue":
-                after = len(operation.continuations) - 1
-                return ContinueAsked(now, operation_id, BY, Trigger.MANUAL, after, "new")
-            case "approve":
-                assert operation.program is not None
-                choice = operation.program.approvals[action.node or ""].choices[0]
-                return ApprovalAsked(now, operation_id, action.node or "", choice, "", BY)
-            case "accept-artifacts":
-                return ArtifactsAsked(now, operation_id, BY, {"h0": "d2"}, "")
-        raise AssertionError(action)
-
-    def _leads_on(
-        self,
-        operation: Operation,
-        standing: OperationState,
-        actions: set[str],
-        refusals: tuple[Refusal, ...],
-    ) -> bool:
-        """It runs, it will run, or somebody can do something that is not giving up."""
-        if standing in {OperationState.RUNNING, OperationState.ACCEPTED}:
-            return self._is_driven(operation)
-        waits = any(e.reconciling is not None for e in operation.effects.values())
-        exhausted = any(r.code == "RunTimeBudgetExceeded" for r in refusals)
-        # A later message came instead of a continuation, and nothing is unresolved: it goes.
-        left = operation.kind is Kind.OPEN and waits_for(operation) is Waits.ABANDONMENT
-        on = {"resume", "continue", "approve", "reconcile", "resolve", "attest-dead"} & actions
-        return bool(on) or waits or left or (exhausted and "extend" in actions)
+        state, now = self.host.state, self.host.now
+        found = is_honest(state, operation, now)
+        assert leads_on(state, operation, found, now), "it is stuck"
+        if operation_state(operation) in {OperationState.RUNNING, OperationState.ACCEPTED}:
+            assert self._is_driven(operation), "nothing moves it"
 
     def _is_driven(self, operation: Operation) -> bool:
         """A live attempt has its process, a queued call its launch, done or on its way."""

@@ -11,16 +11,16 @@ from tests.core.situations import SITUATIONS
 
 # situation: (what is offered, the code that is in the way of a resume)
 OFFERS = {
-    "just accepted": ("cancel extend", "NotResumable"),
-    "started": ("cancel extend", "NotResumable"),
-    "started with leave": ("cancel extend", "NotResumable"),
+    "just accepted": ("cancel extend", "DurableResumeConflict"),
+    "started": ("cancel extend", "DurableResumeConflict"),
+    "started with leave": ("cancel extend", "DurableResumeConflict"),
     "queued when the daemon died": ("resume cancel extend", None),
-    "resumed before it ever ran": ("cancel extend", "NotResumable"),
+    "resumed before it ever ran": ("cancel extend", "DurableResumeConflict"),
     "died before any leave": ("resume cancel extend", None),
-    "resumed and waiting for its turn": ("cancel extend", "NotResumable"),
+    "resumed and waiting for its turn": ("cancel extend", "DurableResumeConflict"),
     "died after leave": ("resolve cancel extend", "EffectOutcomeUnknown"),
     "died after leave with a key": ("resume resolve cancel extend", None),
-    "retried with its key and waiting": ("resolve cancel extend", "NotResumable"),
+    "retried with its key and waiting": ("resolve cancel extend", "DurableResumeConflict"),
     "died after leave and the provider can tell": (
         "reconcile resolve cancel extend",
         "ReconciliationRequired",
@@ -30,7 +30,7 @@ OFFERS = {
     "unknown and cancelled": ("resolve", "OperationCancelled"),
     "unknown and cancelled and settled": ("resolve", None),
     "cancelled before it started": ("", None),
-    "cancelled and still running": ("", "NotResumable"),
+    "cancelled and still running": ("", "OperationCancelled"),
     "cancelled and seen to end": ("", None),
     "cancelled and died": ("", None),
     "applied and succeeded": ("", None),

@@ -37,7 +37,7 @@ VERBS = {
     "unknown and cancelled": (GONE, AGAIN, NOBODY, SETTLES, SETTLES),
     "unknown and cancelled and settled": (OVER, AGAIN, NOBODY, AGAIN, FLIP),
     "cancelled before it started": (OVER, AGAIN, "-", "-", "-"),
-    "cancelled and still running": (STALE, AGAIN, "-", "-", "-"),
+    "cancelled and still running": (GONE, AGAIN, "-", "-", "-"),
     "cancelled and seen to end": (OVER, AGAIN, "-", "-", "-"),
     "cancelled and died": (OVER, AGAIN, "-", "-", "-"),
     "applied and succeeded": (OVER, AGAIN, OVER, AGAIN, FLIP),

@@ -42,7 +42,7 @@ TABLE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "resume": {
         "NotResumable": ("*", "open interrupted"),
-        "DurableResumeConflict": ("accepted", "running"),
+        "DurableResumeConflict": ("accepted", "dispatch running", "program running"),
         "CallQueued": ("interrupted", "a retry refused before it started"),
         "EffectOutcomeUnknown": ("dispatch unknown", "program unknown"),
         "CallAccepted": (
@@ -55,7 +55,10 @@ TABLE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "ReconciliationRequired": ("died after leave and the provider can tell",),
         "OperationCancelled": (
             "unknown and cancelled",
+            "cancelled and still running",
+            "program: cancelled while a call runs",
             "program: unknown and cancelled",
+            "open: cancelled while a write runs",
             "open: cancelled and a write is unsettled",
         ),
         "EffectResultUnavailable": (
@@ -70,6 +73,7 @@ TABLE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
         "RunTimeBudgetExceeded": ("program: a call was refused by the budget",),
         "ProgramEnded": ("program: settled as applied after a restart",),
+        "ContinuationRefused": ("open: overtaken", "open: overtaken and open"),
     },
     "resume a stale checkpoint": {
         "DurableResumeConflict": ("*",),
@@ -77,14 +81,38 @@ TABLE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "extend": {
         "BudgetExtended": ("*",),
         "NotResumable": ("cancelled", "failed", "stopped", "succeeded"),
+        "OperationCancelled": (
+            "unknown and cancelled",
+            "cancelled and still running",
+            "program: cancelled while a call runs",
+            "program: unknown and cancelled",
+            "open: cancelled while a write runs",
+            "open: cancelled and a write is unsettled",
+        ),
     },
     "extend to less": {
         "InvalidInput": ("*",),
         "NotResumable": ("cancelled", "failed", "stopped", "succeeded"),
+        "OperationCancelled": (
+            "unknown and cancelled",
+            "cancelled and still running",
+            "program: cancelled while a call runs",
+            "program: unknown and cancelled",
+            "open: cancelled while a write runs",
+            "open: cancelled and a write is unsettled",
+        ),
     },
     "accept artifacts": {
         "ArtifactsAccepted": ("*",),
         "NotResumable": ("cancelled", "failed", "stopped", "succeeded"),
+        "OperationCancelled": (
+            "unknown and cancelled",
+            "cancelled and still running",
+            "program: cancelled while a call runs",
+            "program: unknown and cancelled",
+            "open: cancelled while a write runs",
+            "open: cancelled and a write is unsettled",
+        ),
         "again": ("open: nothing called", "open: ended by an error", "open: overtaken and open"),
     },
     "approve": {

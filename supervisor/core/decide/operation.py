@@ -5,11 +5,10 @@ from __future__ import annotations
 import attrs
 
 from supervisor.core.checkpoint import checkpoint_digest
-from supervisor.core.continuing import continue_instead
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId, OperationId, call_of_node
 from supervisor.core.lineage import Plan
-from supervisor.core.projection import resume_plans
+from supervisor.core.projection import resume_barred, resume_plans
 from supervisor.core.record import (
     ArtifactsAccepted,
     BudgetExtended,
@@ -19,11 +18,10 @@ from supervisor.core.record import (
     CancelRequested,
     DaemonStarted,
     DispatchRefusedBudgetExceeded,
-    Kind,
     Record,
     ResumeAccepted,
 )
-from supervisor.core.standing import TERMINAL, OperationState, operation_state
+from supervisor.core.standing import TERMINAL, operation_state
 from supervisor.core.state import Operation, State
 from supervisor.core.step import (
     ArtifactsAsked,
@@ -82,13 +80,9 @@ def resume_asked(state: State, event: ResumeAsked) -> Decision:
     conflict = _checkpoint_conflict(operation, event, known)
     if conflict is not None:
         return Decision(refusal=conflict)
-    standing = operation_state(operation)
-    if standing not in {OperationState.UNKNOWN, OperationState.INTERRUPTED}:
-        return Decision(refusal=_not_resumable(operation, standing))
-    if operation.cancel_requested:
-        return refuse("OperationCancelled", f"{operation.operation_id} was cancelled")
-    if operation.kind is Kind.OPEN:
-        return Decision(refusal=continue_instead(operation))
+    barred = resume_barred(operation)
+    if barred is not None:
+        return Decision(refusal=barred)
     plans = resume_plans(operation, event.now)
     refusal = next((one for one in plans if isinstance(one, Refusal)), None)
     if refusal is not None:
@@ -116,19 +110,6 @@ def _checkpoint_conflict(
             "or its digest differs",
         )
     return None
-
-
-def _not_resumable(operation: Operation, standing: OperationState) -> Refusal:
-    if standing in {OperationState.ACCEPTED, OperationState.RUNNING}:
-        return Refusal(
-            "DurableResumeConflict",
-            f"{operation.operation_id} is {standing.value}",
-            fix="Wait for it: `effectctl operations show " + operation.operation_id + "`.",
-        )
-    if standing is OperationState.WAITING:
-        fix = "Answer the approval that it waits for: effectctl approvals list"
-        return Refusal("NotResumable", f"{operation.operation_id} waits for a person", fix=fix)
-    return Refusal("NotResumable", f"{operation.operation_id} is {standing.value}")
 
 
 def _resume(operation: Operation, plans: list[Plan], event: ResumeAsked) -> Decision:
@@ -190,9 +171,9 @@ def budget_refused(
 
 def extend_asked(state: State, event: ExtendAsked) -> Decision:
     operation = state.operations[event.operation_id]
-    standing = operation_state(operation)
-    if standing in TERMINAL:
-        return refuse("NotResumable", f"{operation.operation_id} is {standing.value}")
+    ended = _ended(operation)
+    if ended is not None:
+        return Decision(refusal=ended)
     limit = operation.budget.max_run_ms
     if event.max_run_ms == limit:
         return Decision(operation_id=operation.operation_id, repeated=True)
@@ -208,11 +189,19 @@ def extend_asked(state: State, event: ExtendAsked) -> Decision:
     return Decision((record,), outcome=True, operation_id=operation.operation_id)
 
 
+def _ended(operation: Operation) -> Refusal | None:
+    """Whatever is changed about how it goes on is for nothing."""
+    standing = operation_state(operation)
+    if standing in TERMINAL or operation.cancel_requested:
+        return resume_barred(operation)
+    return None
+
+
 def artifacts_asked(state: State, event: ArtifactsAsked) -> Decision:
     operation = state.operations[event.operation_id]
-    standing = operation_state(operation)
-    if standing in TERMINAL:
-        return refuse("NotResumable", f"{operation.operation_id} is {standing.value}")
+    ended = _ended(operation)
+    if ended is not None:
+        return Decision(refusal=ended)
     new = {
         handler: digest
         for handler, digest in event.digests.items()

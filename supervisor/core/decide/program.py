@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from supervisor.core.decide.message import begin
-from supervisor.core.errors import Refusal
 from supervisor.core.ids import OperationId
 from supervisor.core.program_state import VERSION, Approval
-from supervisor.core.projection import not_resumable, program_lost
+from supervisor.core.projection import approval_barred
 from supervisor.core.record import (
     ApprovalAnswered,
     ApprovalExpired,
@@ -48,16 +47,12 @@ def approval_asked(state: State, event: ApprovalAsked) -> Decision:
         return refuse("NotFound", f"{event.operation_id} asks for no approval {event.node!r}")
     if not approval.pending:
         return _answered(approval, event)
-    if program is not None and not program.known:
-        return Decision(refusal=not_resumable(program))
-    if operation.lost:
-        return Decision(refusal=program_lost(operation))
-    if operation.cancel_requested:
-        return refuse("OperationCancelled", f"{event.operation_id} was cancelled")
-    if event.now.wall >= approval.expires_at:
-        refusal = Refusal("DecisionExpired", f"approval {event.node!r} was not given in time")
+    barred = approval_barred(operation, approval, event.now)
+    if barred is not None and barred.code == "DecisionExpired":
         records = _expired(event.now.wall, event.operation_id, approval)
-        return Decision(records, refusal=refusal, outcome=True, operation_id=event.operation_id)
+        return Decision(records, refusal=barred, outcome=True, operation_id=event.operation_id)
+    if barred is not None:
+        return Decision(refusal=barred)
     if event.choice not in approval.choices:
         detail = f"{event.choice!r} is no choice of {event.node!r}: {', '.join(approval.choices)}"
         return refuse("InvalidInput", detail, pointer="/choice")
