@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from supervisor.api.approvals import approval_view
@@ -17,6 +17,7 @@ from supervisor.core.standing import (
     call_state,
     effects_applied,
     effects_unknown,
+    node_waits,
     operation_result,
     operation_state,
 )
@@ -58,14 +59,14 @@ def operation_view(operation: Operation, now: Moment, values: Values = _NONE) ->
         "effects_unknown": operation.tally.unresolved,
     }
     if operation.program is not None:
-        view["program"] = _program(operation, operation.program)
+        view["program"] = _program(operation, operation.program, now)
     if operation.kind is Kind.DISPATCH:
         newest = operation.newest(operation.calls[operation.call_order[0]])
         view["call"] = call_view(operation, newest, now, values)
     return view
 
 
-def _program(operation: Operation, program: ProgramState) -> dict[str, Any]:
+def _program(operation: Operation, program: ProgramState, now: Moment) -> dict[str, Any]:
     """Where a program is, by its nodes' paths."""
     end = program.end
     return {
@@ -75,6 +76,7 @@ def _program(operation: Operation, program: ProgramState) -> dict[str, Any]:
         "inputs": list(program.inputs),
         "bindings": dict(sorted(program.bound.items())),
         "calls": dict(sorted(program.calls.items())),
+        "stands_at": list(_stands_at(operation, program, now)) if end is None else [],
         "approvals": [
             approval_view(operation, one)
             for one in sorted(program.approvals.values(), key=lambda a: (a.at, a.node))
@@ -89,6 +91,26 @@ def _program(operation: Operation, program: ProgramState) -> dict[str, Any]:
             "detail": end.detail,
         },
     }
+
+
+def _stands_at(
+    operation: Operation, program: ProgramState, now: Moment
+) -> Iterator[dict[str, Any]]:
+    """The nodes whose calls are at rest without a value, and why: only a resume moves them."""
+    for node, call_id in sorted(program.calls.items()):
+        if node_waits(operation, call_id):
+            newest = operation.newest(operation.calls[call_id])
+            state = call_state(operation, newest)
+            error = error_view(operation, newest, state, now) or {}
+            last = newest.last
+            ended = _exit_words(last) if last is not None and last.exit is not None else ""
+            yield {
+                "node": node,
+                "call_id": newest.call_id,
+                "state": state.value,
+                "code": error.get("code"),
+                "detail": error.get("detail") or ended,
+            }
 
 
 def call_view(

@@ -91,6 +91,7 @@ def _head(document: Document, look: Look) -> str:
             ("created", clock(document.get("created_at"))),
             ("continuation", _continuation(document)),
             ("program", _program(part(document, "program"))),
+            *_stands_at(part(document, "program")),
             ("labels", ", ".join(f"{escape(k)}={escape(v)}" for k, v in labels.items())),
             ("budget", budget(part(document, "budget"))),
             ("result", "" if result is None else short_json(result, look, look.columns - 11)),
@@ -114,6 +115,18 @@ def _program(program: Document) -> str:
         if (program and not program.get("resumable", True))
         else ""
     )
+
+
+def _stands_at(program: Document) -> list[tuple[str, str]]:
+    """Each node that has come to nothing yet, and why."""
+    return [
+        ("stands at", ": ".join(escape(said) for said in _why(one) if said))
+        for one in objects(program, "stands_at")
+    ]
+
+
+def _why(one: Document) -> tuple[str, ...]:
+    return tuple(str(one.get(key) or "") for key in ("node", "state", "code", "detail"))
 
 
 def _continuation(document: Document) -> str:

@@ -3,7 +3,7 @@ unless the problem itself says `retryable`."""
 
 from __future__ import annotations
 
-from supervisor.cli.documents import Document, texts
+from supervisor.cli.documents import Document, objects, texts
 from supervisor.cli.exits import Exit
 from supervisor.cli.look import Look, escape
 from supervisor.cli.text import fields, indented, size, span
@@ -36,6 +36,7 @@ def _details(document: Document, exit_code: Exit) -> list[tuple[str, str]]:
     pairs = [
         ("detail", escape(document.get("detail") or "")),
         ("at", escape(document.get("pointer") or "")),
+        *_faults(document),
         ("needs", escape(document.get("needs") or "")),
         ("call", escape(document.get("call_id") or "")),
         ("effect", escape(document.get("effect_id") or "")),
@@ -53,6 +54,14 @@ def _details(document: Document, exit_code: Exit) -> list[tuple[str, str]]:
     elif exit_code in ADVICE:
         pairs.append(("!", ADVICE[exit_code]))
     return pairs
+
+
+def _faults(document: Document) -> list[tuple[str, str]]:
+    """What else is wrong with what was sent; the first fault is the problem's own."""
+    return [
+        ("also", f"{escape(one.get('detail', ''))}\nat {escape(one.get('pointer', ''))}")
+        for one in objects(document, "faults")[1:]
+    ]
 
 
 def goes_on(operation_id: str) -> str:

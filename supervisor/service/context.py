@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import pwd
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
@@ -197,7 +198,9 @@ class Context:
         if broken is not None:
             fix = f"effectctl handlers check {name}"
             raise Denied(Refusal("UnknownHandler", f"its manifest is broken: {broken}", fix=fix))
-        raise Denied(Refusal("UnknownHandler", f"no handler {name!r} is loaded"))
+        near = difflib.get_close_matches(name, self.engine.handlers.good, n=1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        raise Denied(Refusal("UnknownHandler", f"no handler {name!r} is loaded{meant}"))
 
     async def digests(self, operation: Operation) -> dict[str, str | None]:
         found = {name: self.engine.handlers.get(name) for name in operation.tally.handlers}

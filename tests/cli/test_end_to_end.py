@@ -603,3 +603,34 @@ def test_a_program_that_is_none_is_refused_and_its_fault_named(ctl: Ctl) -> None
     said = ctl("sessions", "send", "--program", json.dumps(document))
     assert said.code == Exit.USAGE
     assert "/program/nodes/0/bnid" in said.err
+    assert "at /program/nodes/0\n" in said.err  # every other fault as well
+    calls = [
+        {"id": name, "call_tool": {"handler": handler, "input": 1}}
+        for name, handler in (("a", "nobody"), ("b", "eccho"))
+    ]
+    document = {**PROGRAM, "nodes": [*calls, {"id": "out", "give": None}]}
+    said = ctl("sessions", "send", "--program", json.dumps(document))
+    assert said.code == Exit.NOT_FOUND
+    assert "/program/nodes/0/call_tool/handler" in said.err
+    assert "did you mean 'echo'?" in said.err
+
+
+def test_a_program_shows_where_it_stands_and_raw_inputs_are_not_shown(ctl: Ctl) -> None:
+    nodes = [
+        {"id": "said", "call_tool": {"handler": "echo", "input": {"$": "inputs.token"}}},
+        {"id": "b", "parallel": {"branches": {"x": [
+            {"id": "no", "call_tool": {"handler": "fail", "input": 1}}]}}},
+        {"id": "out", "give": None},
+    ]  # fmt: skip
+    sent = ctl(
+        *("sessions", "send", "--program", json.dumps({**PROGRAM, "nodes": nodes})),
+        *("--inputs", '{"token": "nobody-shows-this"}'),
+    )
+    assert sent.code == Exit.PARTLY_APPLIED
+    assert re.search(r"stands at +b\.x\.no: failed: exit ", sent.out)
+    assert "input 'token' is raw" in sent.out
+    operation = OP.findall(sent.out)[0]
+    first = ctl("operations", "show", operation, "-o", "json").document["calls"][0]
+    for asked in (("calls", "show", first), ("calls", "result", first), ("calls", "output", first)):
+        assert "nobody-shows-this" not in ctl(*asked).out
+    assert "inputs.token" in ctl("calls", "show", first, "-o", "json").out

@@ -82,6 +82,8 @@ def test_an_input_that_comes_to_what_its_handler_does_not_take_is_never_given(
     assert second["error"]["code"] == "InvalidInput"
     for said in ("node 'second'", "handler 'strict'", "/to", "7 is not of type 'string'"):
         assert said in second["error"]["detail"]
+    (stands_at,) = stands["program"]["stands_at"]
+    assert (stands_at["node"], stands_at["call_id"]) == ("second", second["call_id"])
     # It is the same input for ever, so a resume comes to the same; nothing is run again.
     assert strict.api.resume(stands["operation_id"]).ok()["state"] == "interrupted"
     assert list(strict.world.changes(tag).values()) == [1]
