@@ -249,6 +249,11 @@ class Asked:
     answer: Answer
 
 
+# One for all: an operation has several of which nothing is in most.
+_NOTHING: Map[Any, Any] = Map()
+_NO_TALLY = Tally()
+
+
 @attrs.frozen
 class Operation:
     operation_id: OperationId
@@ -263,23 +268,21 @@ class Operation:
     epoch: int
     labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
     authority: By | None = None
-    calls: Map[CallId, Call] = attrs.field(factory=Map[CallId, Call])
+    calls: Map[CallId, Call] = _NOTHING
     call_order: tuple[CallId, ...] = ()
-    effects: Map[EffectId, Effect] = attrs.field(factory=Map[EffectId, Effect])
-    lineages: Map[CallId, tuple[EffectId, ...]] = attrs.field(
-        factory=Map[CallId, tuple[EffectId, ...]]
-    )
+    effects: Map[EffectId, Effect] = _NOTHING
+    lineages: Map[CallId, tuple[EffectId, ...]] = _NOTHING
     cancel_requested: bool = False
     cancel_reason: str = ""
     interrupted: bool = False
     finished: bool = False
-    resumes: Map[str, tuple[int, str]] = attrs.field(factory=Map[str, tuple[int, str]])
-    accepted_digests: Map[str, frozenset[str]] = attrs.field(factory=Map[str, frozenset[str]])
+    resumes: Map[str, tuple[int, str]] = _NOTHING
+    accepted_digests: Map[str, frozenset[str]] = _NOTHING
     # Of an open operation: its continuations; what was asked for, by request id; its writes, by
     # the digest of their input; and the open operations before and after it in its session.
     continuations: tuple[Continuation, ...] = ()
-    requests: Map[str, Asked] = attrs.field(factory=Map[str, Asked])
-    writes: Map[str, tuple[CallId, ...]] = attrs.field(factory=Map[str, tuple[CallId, ...]])
+    requests: Map[str, Asked] = _NOTHING
+    writes: Map[str, tuple[CallId, ...]] = _NOTHING
     follows: OperationId | None = None
     followed_by: OperationId | None = None
     revision: int = 0
@@ -288,7 +291,7 @@ class Operation:
     # The positions of records that a repair gave up while this was unfinished; () if none.
     lost: tuple[int, ...] = ()
     program: ProgramState | None = None
-    tally: Tally = attrs.field(factory=Tally)
+    tally: Tally = _NO_TALLY
 
     def lineage(self, call: Call) -> tuple[Effect, ...]:
         """The known effects of the call's lineage, by ordinal."""
