@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from bench import history
 from tests.e2e.support.daemon import Daemon, new_daemon
 from tests.e2e.support.processes import wait_until
 from tests.e2e.support.service import needs_root, new_service
+from tests.journal.aged import aged as written
 
 NEVER = {"effects": ["never"]}
 LIVE, KEPT = 3, 40
@@ -120,3 +122,34 @@ def test_a_full_state_directory_refuses_new_work_says_why_and_heals() -> None:
         ballast.unlink()
         wait_until(lambda: api.status()["state"] == "ready", 60, "it heals by itself")
         api.dispatch("never", {"tag": "after", **NEVER}, "after", wait_ms=60_000).ok()
+
+
+@needs_root("under a configuration file the own uid of an ordinary user holds nothing")
+@pytest.mark.guarantee("J5", "J9")
+def test_segments_that_no_start_needs_go_to_the_archive_and_complete_the_chain_there(
+    tmp_path: Path,
+) -> None:
+    """Two snapshots are there; the daemon's own, at its stop, leaves what is before the older."""
+    archive = tmp_path / "archive"
+    tables = f'[journal]\nsegment_bytes = 65_536\narchive_dir = "{archive}"\n'
+    with new_service(tables=tables) as daemon:
+        journal = daemon.state / "journal"
+        daemon.state.mkdir(mode=0o700, exist_ok=True)
+        written(journal, records=6_400, cover=False)
+        before = {one.name: one.read_bytes() for one in journal.glob("*.jnl")}
+        daemon.start()
+        assert daemon.stop() == 0
+        archived = {one.name: one.read_bytes() for one in archive.iterdir()}
+        kept = {one.name: one.read_bytes() for one in journal.glob("*.jnl")}
+        assert archived
+        assert not set(archived) & set(kept)
+        assert {**kept, **archived}.keys() >= before.keys()
+        newest = max(before)  # the daemon wrote on in this one
+        assert {n: c for n, c in before.items() if n != newest}.items() <= (kept | archived).items()
+        assert len(snapshots(daemon)) == 2
+        began = ctl("verify", str(journal), "--require", "chain", "-o", "json")
+        assert json.loads(began.stdout)["base"] > 0
+        for one in archive.iterdir():
+            one.rename(journal / one.name)
+        whole = json.loads(ctl("verify", str(journal), "--require", "chain", "-o", "json").stdout)
+        assert (whole["verdict"], whole["base"]) == ("intact", 0)

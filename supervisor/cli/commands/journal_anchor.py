@@ -27,10 +27,25 @@ if TYPE_CHECKING:
     help="Append it to this file, synced; best on another host's disk.",
 )
 @click.option("--syslog", is_flag=True, help="Send it to the system's log too.")
+@click.option(
+    "--syslog-socket",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="SOCKET",
+    default=Path("/dev/log"),
+    show_default=True,
+    help="Where the system's log listens.",
+)
 @shared
 @configured
 def anchor(
-    given: Shared, source: Source, /, *, directory: Path | None, out: Path | None, syslog: bool
+    given: Shared,
+    source: Source,
+    /,
+    *,
+    directory: Path | None,
+    out: Path | None,
+    syslog: bool,
+    syslog_socket: Path,
 ) -> int:
     """Prove the journal and print one line that vouches for it from elsewhere.
 
@@ -47,31 +62,48 @@ def anchor(
             made = newest(place, progress)
     except JournalError as error:
         return cannot_go_on(given, error, damaged=isinstance(error, JournalCorrupt))
-    for where in _export(made, out, syslog=syslog):
-        _remember(given, place, made, where)
+    if out is not None:
+        _append(made, out)
+        _remember(given, place, made, str(out.absolute()))
+    if syslog:
+        _send(made, syslog_socket)
+        _remember(given, place, made, "syslog")
     given.emit({**made._asdict(), "anchor": made.text}, lambda _look: made.text, [made.position])
     return Exit.DONE
 
 
-def _export(made: Anchor, out: Path | None, *, syslog: bool) -> list[str]:
-    """Where it was sent to."""
+def _append(made: Anchor, out: Path) -> None:
     from supervisor.journal.durably import append_line
 
-    exported: list[str] = []
-    if out is not None:
-        try:
-            append_line(out, made.text)
-        except OSError as error:
-            text = f"{out}: {error.strerror or error}"
-            raise CommandError(text, "Name a file that can be written.", Exit.FAILED) from error
-        exported.append(str(out.absolute()))
-    if syslog:
-        import syslog as system_log
+    try:
+        append_line(out, made.text)
+    except OSError as error:
+        text = f"{out}: {error.strerror or error}"
+        raise CommandError(text, "Name a file that can be written.", Exit.FAILED) from error
 
-        system_log.openlog("effectctl", facility=system_log.LOG_DAEMON)
-        system_log.syslog(system_log.LOG_NOTICE, made.text)
-        exported.append("syslog")
-    return exported
+
+# The facility of daemons, a notice: what glibc's syslog(3) would send, which says nothing when
+# nobody listens.
+_PRIORITY = 3 << 3 | 5
+
+
+def _send(made: Anchor, listening: Path) -> None:
+    import os
+    import socket
+    import time
+
+    at = time.strftime("%b %e %H:%M:%S")
+    message = f"<{_PRIORITY}>{at} effectctl[{os.getpid()}]: {made.text}"
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+            log.connect(str(listening))
+            log.sendall(message.encode())
+    except OSError as error:
+        raise CommandError(
+            f"the system's log at {listening} did not take it: {error.strerror or error}",
+            "Start it, or name its socket with --syslog-socket; or use --out FILE.",
+            Exit.FAILED,
+        ) from error
 
 
 def _remember(given: Shared, place: Path, made: Anchor, where: str) -> None:
