@@ -23,13 +23,13 @@ class Mutant(NamedTuple):
 
 
 def row_of(file: str, name: str, **row: object) -> Callable[[], None]:
-    """One row of a test of tests/journal, with the fixtures that it asks for.
+    """One row of a test of tests/journal, or of the module named, with the fixtures it asks for.
 
     A parameter that is a function of the test's own module is named.
     """
 
     def run() -> None:
-        module = importlib.import_module(f"tests.journal.{file}")
+        module = importlib.import_module(file if "." in file else f"tests.journal.{file}")
         test = getattr(module, name)
         given = {**row, **({"left": getattr(module, str(row["left"]))} if "left" in row else {})}
         _is_a_row(test, given)

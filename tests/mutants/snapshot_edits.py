@@ -49,6 +49,14 @@ summed = row_of(
 power = row_of("test_blobs", "test_no_power_cut_takes_back_a_blob_that_was_put")
 read = row_of("test_blobs", "test_no_changed_bit_and_no_cut_is_read_as_the_result")
 
+swept = row_of(
+    "tests.dispatch.test_blobs",
+    "test_no_result_that_is_named_loses_its_file_and_none_that_is_not_keeps_it",
+    steps=60,
+    seed=1,
+)
+SWEEP = "supervisor.dispatch.blobs"
+
 MUTANTS = {
     # --- snapshots ---
     "a snapshot's checksum is not checked": Mutant(
@@ -162,6 +170,15 @@ MUTANTS = {
         BLOBS,
         {'directory / f"{digest}.{os.getpid()}-{next(_number)}{_TEMPORARY}"': "directory / digest"},
         power,
+    ),
+    "a blob goes before the record that let go of it is durable": Mutant(
+        SWEEP, {"            await durable()\n": "            pass\n"}, swept
+    ),
+    "a blob that was put again meanwhile goes": Mutant(
+        SWEEP, {" - self._fresh": "", "batch if one not in named()": "batch"}, swept
+    ),
+    "a blob that nothing names stays": Mutant(
+        SWEEP, {"self._fresh = set(self._writing)": "pass"}, swept
     ),
     # --- lines behind damage ---
     "a checksum is taken of whatever looks like a line": Mutant(

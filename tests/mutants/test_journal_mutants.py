@@ -46,9 +46,12 @@ class Mutating(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.loaded = True
 
 
+ANEW = ("supervisor.journal", "supervisor.dispatch.blobs", "tests.journal", "tests.dispatch")
+
+
 def forget_journal() -> None:
     for name in list(sys.modules):
-        if name.startswith(("supervisor.journal", "tests.journal")):
+        if name.startswith(ANEW):
             del sys.modules[name]
 
 
