@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 from pathlib import Path
@@ -20,7 +19,8 @@ from sandbox.spec import LauncherLost, NamespacesRefused, SandboxUnavailable, Sp
 
 __all__ = ["Launcher", "Sandbox"]
 
-# A launcher that ended five times, each within a minute of its start, will not get better.
+# A launcher that ended five times, each within a minute of its start and before it had made
+# anything, will not get better.
 RESTARTS_MAX = 5
 RESTART_RESET_S = 60.0
 # Descriptors that the daemon keeps for itself: those in flight to handlers count against its own
@@ -142,14 +142,15 @@ class Launcher:
             if self._closing.is_set():
                 return
             long_enough = trio.current_time() - since > RESTART_RESET_S
-            failures = 1 if long_enough else failures + 1
+            failures = 1 if long_enough or self._process.served else failures + 1
             if failures > RESTARTS_MAX:
                 raise LauncherLost(f"the launcher ended {failures} times in a row, at once")
             await trio.sleep(min(0.05 * 2**failures, 2.0) if failures > 1 else 0)
             # On the main thread, and 20 to 40 ms of it: trio would spawn from a worker.
-            # When it cannot be done (no memory, no descriptors) that counts as an end.
-            with contextlib.suppress(OSError):
+            try:
                 self._process = Process(self._home.uid, self._home.gid)
+            except OSError:  # no memory, no descriptors: counts as one that made nothing
+                self._process.served = False
             self._pool.retire_all()
 
     async def close(self) -> None:

@@ -14,6 +14,9 @@ from sandbox.spec import Ended, Lost, Unkillable
 HELP_S = 0.05
 # An init that has not even read its order by then will not: it is killed, and its tree with it.
 PATIENCE_S = 1.0
+# Unless it waits for a processor all that time: then it will when it gets one, and its tree, which
+# was killed around it, can do nothing meanwhile.
+STARVED_S = 4.0
 # From then on there is nothing to be done for it but to look whether that is still so.
 LOOK_S = 0.5
 # After that, whatever still lives is called unkillable.
@@ -56,20 +59,22 @@ async def _climb(sandbox: Sandbox, grace_ms: int | None) -> Ended | Lost | Unkil
 async def _may_still_answer(sandbox: Sandbox, waited_s: float) -> bool:
     """Whether init is worth waiting for. Meanwhile its tree is killed for it, where that helps."""
     identity = sandbox.identity
-    if census.state(identity.init_pid) == "T":
+    state = census.state(identity.init_pid)
+    if state == "T":
         return False  # stopped, which no load explains: it cannot answer, nor kill anything
+    patience_s = STARVED_S if state == "R" else PATIENCE_S
     if sandbox.contained_by == wire.BY_CGROUP:
         # Init signals a list of pids, which a chain of forks outruns; seen from outside the
         # cgroup can be made to hold still.
         done = await tree.kill_all_but_init(identity, hold_still=True)
-        return done and waited_s < PATIENCE_S and tree.thaw(identity)
+        return done and waited_s < patience_s and tree.thaw(identity)
     heard = sandbox.heard()
     if not heard:
         await tree.kill_all_but_init(identity, hold_still=False)
     if not tree.thaw(identity):
         return False  # nor can it when it is frozen, and not by itself alone
     if not heard:
-        return waited_s < PATIENCE_S
+        return waited_s < patience_s
     # It has sent SIGKILL to all in one call. What is left to do is the kernel's, and would be even
     # if init were killed; unless there is nobody left to wait for.
     return waited_s < DEADLINE_S or any(tree.descendants(identity.init_pid))

@@ -136,6 +136,8 @@ class Process:
             self.pidfd = os.pidfd_open(self.popen.pid)
             unmade.pop_all()
         self.lost = trio.Event()
+        self.served = False
+        """Whether it has made a child."""
         self._buried = trio.Event()
         self._control = trio.socket.from_stdlib_socket(ours)
         self._sending = trio.Lock()
@@ -232,6 +234,7 @@ class Process:
                 return
             fds = unpacked_fds(ancillary)
             self._heard = True
+            self.served |= kind == wire.PREPARED
             answer = self._waiting.pop(number, None) if kind != wire.PONG else None
             if answer is None:
                 for fd in fds:  # whoever asked has given up: end of file ends that child

@@ -100,6 +100,7 @@ async def test_a_silent_launcher_is_lost_though_it_lives(monkeypatch: pytest.Mon
 async def test_requests_that_fill_its_queue_do_not_hide_a_silent_launcher(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(client, "PREPARE_S", PATIENCE_S)
     async with launched() as launcher:
         await (await launcher.prepare(Spec())).discard()
         os.kill(launcher.pid, signal.SIGSTOP)
@@ -146,6 +147,19 @@ async def test_a_launcher_that_keeps_dying_is_given_up(monkeypatch: pytest.Monke
     launcher = Launcher.start(**IDS)
     with trio.fail_after(PATIENCE_S), pytest.raises(LauncherLost, match="times in a row"):
         await launcher.run()
+
+
+@pytest.mark.guarantee("S10")
+async def test_a_launcher_that_served_is_replaced_however_often_it_is_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "RESTARTS_MAX", 2)
+    async with launched() as launcher:
+        for _ in range(5):
+            await (await launcher.prepare(Spec())).discard()
+            killed = launcher.pid
+            os.kill(killed, signal.SIGKILL)
+            await poll(lambda dead=killed: launcher.pid != dead)
 
 
 async def test_preparing_has_a_deadline_and_a_late_answer_leaves_no_init(

@@ -78,7 +78,7 @@ class Soak:
                 await KINDS[kind](self, spec, serial)
             except LauncherLost:
                 await trio.sleep(0.05)  # another is being started
-            except AssertionError:
+            except (AssertionError, trio.BrokenResourceError):
                 # Whoever is given a sandbox right after the kill may see it end under them.
                 if self.killed_at < began - NOTICED_S:
                     raise
