@@ -306,9 +306,9 @@ MUTANTS = {
     "a start clears up before it has judged": Mutant(
         OPENING,
         {
-            "        _settle(os_, directory, segments)\n": (
-                "        spares = keep_spares(os_, directory, names, segment_bytes)\n"
-                "        _settle(os_, directory, segments)\n"
+            "        replay.run(watching)\n": (
+                "        keep_spares(os_, directory, replay.names, segment_bytes)\n"
+                "        replay.run(watching)\n"
             )
         },
         row_of("test_faults", "test_a_refused_start_leaves_even_the_leftovers_as_they_are"),
@@ -316,9 +316,10 @@ MUTANTS = {
     "a read error is taken for damage": Mutant(
         OPENING,
         {
-            "        newest = os_.read_disk(directory, name)\n": (
-                "        try:\n            newest = os_.read_disk(directory, name)\n"
-                "        except OSError:\n            newest = b''\n"
+            "        self.newest = self._os.read_disk(self._directory, name)\n": (
+                "        try:\n"
+                "            self.newest = self._os.read_disk(self._directory, name)\n"
+                "        except OSError:\n            self.newest = b''\n"
             )
         },
         row_of(
