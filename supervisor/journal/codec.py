@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import json
 import re
+from binascii import hexlify
 from hashlib import sha256
 from typing import Any, NamedTuple, cast
 from zlib import crc32
@@ -137,28 +138,32 @@ def run_of(buf: bytes, limit: int, align: int, last: Run, most: int) -> Run:
     Each line is compared with what a writer would have put at its front, whose watermark is the
     last one's, or the last position's when that was a commit of its own.
     """
-    _, size, position, durable, end, digest = last
-    lines, linked = 0, digest[:32].encode()
-    while lines < most:
+    _, _, first, durable, begin, digest = last
+    position, end, padding, until = first, begin, 0, first + most
+    linked, newest = digest[:32].encode(), None
+    while position < until:
         start = end
-        if buf[start : start + 1] == FILLER:
+        stop = buf.find(FILLER, start, limit)
+        if stop <= start:
             start = aligned(end, align)
             if not is_filler(buf, end, start):
                 break
-        stop = buf.find(FILLER, start, limit)
+            stop = buf.find(FILLER, start, limit)
         line = buf[start:stop]
+        if not line.endswith(_PLAIN_END):
+            break
         front = crc32(line[9:-2]), stop - start - 18, position + 1
         if not line.startswith(_FRONT % (*front, durable, linked)):
             if not line.startswith(_FRONT % (*front, position, linked)):
                 break
             durable = position
-        if line[-3:] != _PLAIN_END:
-            break
-        digest = sha256(line).hexdigest()
-        linked = digest[:32].encode()
-        size += stop + 1 - start
-        end, position, lines = stop + 1, position + 1, lines + 1
-    return Run(lines, size, position, durable, end, digest)
+        newest = sha256(line)
+        linked = hexlify(newest.digest()[:16])
+        if start > end:
+            padding += start - end
+        end, position = stop + 1, position + 1
+    digest = digest if newest is None else newest.hexdigest()
+    return Run(position - first, end - begin - padding, position, durable, end, digest)
 
 
 def _first_missing(buf: bytes, stop: int) -> int:
