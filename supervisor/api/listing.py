@@ -138,8 +138,7 @@ def _messages(
             kind = operation.kind.value
             message = _message(operation.request_id, operation.operation_id, kind, operation)
             yield operation.serial, message
-    newest = sorted(state.tombstones.values(), key=lambda t: -t.at)
-    gone = (one for one in newest if one.session_id == session_id)
+    gone = (one for one in reversed(state.tombstones) if one.session_id == session_id)
     start = cursor - END if cursor is not None and cursor >= END else 0
     for n, one in enumerate(islice(gone, start, None), start + 1):
         yield END + n, _message(one.request_id, one.operation_id, None, None)

@@ -39,8 +39,9 @@ from supervisor.core.record import (
     Trigger,
     Usage,
 )
-from supervisor.core.session_state import Session, Tombstone
+from supervisor.core.session_state import Session
 from supervisor.core.tally import Tally
+from supervisor.core.tombstones import Tombstones
 
 
 class Phase(enum.Enum):
@@ -353,6 +354,7 @@ class State:
     accepted: int = 0
     sessions: Map[SessionId, Session] = attrs.field(factory=Map[SessionId, Session])
     operations: Map[OperationId, Operation] = attrs.field(factory=Map[OperationId, Operation])
+    # Those of the operations above; `tombstones` finds its own.
     messages: Map[tuple[SessionId, str], OperationId] = attrs.field(
         factory=Map[tuple[SessionId, str], OperationId]
     )
@@ -383,8 +385,7 @@ class State:
     # How many results of kept calls and effects are in each blob, by its digest.
     blobs: Map[str, int] = attrs.field(factory=Map[str, int])
     # What is left of evicted ones, in the order in which they went.
-    tombstones: Map[OperationId, Tombstone] = attrs.field(factory=Map[OperationId, Tombstone])
-    buried: Line = attrs.field(factory=Line)
+    tombstones: Tombstones = attrs.field(factory=Tombstones)
     # What lists find the operations by.
     catalogue: Catalogue = attrs.field(factory=Catalogue)
 

@@ -2,15 +2,16 @@
 
 A whole is a list of parts, so that it can be made and written a slice at a time while the
 state moves on (a `State` never changes): a head; then every session, oldest first; every
-operation in the order of acceptance; the tombstones, oldest first. What can be found in those
-is not in it a second time: indexes are made again, by the rules that made them.
+operation in the order of acceptance; the blocks of tombstones, then the other tombstones,
+oldest first. What can be found in those is not in it a second time: indexes are made again, by
+the rules that made them.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
@@ -29,6 +30,7 @@ from supervisor.core.session_state import Session, Tombstone
 from supervisor.core.standing import Waits, waits_for
 from supervisor.core.state import Operation, Said, State
 from supervisor.core.strict import exactly, strict_converter
+from supervisor.core.tombstones import Block, Tombstones, tombstones_of
 
 VERSION = 1
 
@@ -52,7 +54,6 @@ DERIVED = (
     "blobs",
     "finished",
     "interrupted",
-    "buried",
     "catalogue",
 )
 
@@ -67,7 +68,8 @@ class NewerWhole(UnknownWhole):
 
 @attrs.frozen
 class Head:
-    """The first part. `next_*` are the places that the lines will give next."""
+    """The first part. `next_*` are the places that the lines will give next; of the first
+    block of tombstones so many are `gone`."""
 
     whole: int
     epoch: int
@@ -82,6 +84,8 @@ class Head:
     next_buried: int
     sessions: int = 0
     forgotten: tuple[tuple[SessionId, str, int], ...] = ()
+    blocks: int = 0
+    gone: int = 0
 
 
 @attrs.frozen
@@ -96,11 +100,11 @@ _CONVERTER = strict_converter()
 _Part = TypeVar("_Part", Head, Session, Kept)
 
 
-def _out_of(cls: type[Any], **members: Any) -> Any:
+def _made_out(cls: type[Any], **members: Any) -> Any:
     return make_dict_unstructure_fn(cls, _CONVERTER, _cattrs_omit_if_default=True, **members)
 
 
-def _in_of(cls: type[Any], **members: Any) -> Any:
+def _made_in(cls: type[Any], **members: Any) -> Any:
     return make_dict_structure_fn(
         cls,
         _CONVERTER,
@@ -110,19 +114,43 @@ def _in_of(cls: type[Any], **members: Any) -> Any:
     )
 
 
-_untallied = _in_of(Operation, tally=override(omit=True))
+def _operation_in(cls: type[Operation]) -> Callable[[Any, Any], Operation]:
+    untallied = _made_in(cls, tally=override(omit=True))
+
+    def structure(value: Any, _: Any) -> Operation:
+        operation: Operation = untallied(value, cls)
+        return changed(operation, tally=tally_of(operation))
+
+    return structure
 
 
-def _operation_in(value: Any, cls: type[Operation]) -> Operation:
-    operation: Operation = _untallied(value, cls)
-    return changed(operation, tally=tally_of(operation))
+def _is_operation(cls: Any) -> bool:
+    return cls is Operation
 
 
-_CONVERTER.register_unstructure_hook(Operation, _out_of(Operation, tally=override(omit=True)))
-_CONVERTER.register_structure_hook(Operation, _operation_in)
-_OUT = {cls: _out_of(cls) for cls in (Head, Session, Kept)}
-_IN = {cls: _in_of(cls) for cls in (Head, Session, Kept)}
+_CONVERTER.register_unstructure_hook_factory(
+    _is_operation, lambda cls: _made_out(cls, tally=override(omit=True))
+)
+_CONVERTER.register_structure_hook_factory(_is_operation, _operation_in)
+# Made when they are first needed: many a start reads no snapshot, and makes none for long.
+_OUT: dict[type[Any], Any] = {}
+_IN: dict[type[Any], Any] = {}
+
+
+def _out_of(cls: type[Any]) -> Any:
+    if cls not in _OUT:
+        _OUT[cls] = _made_out(cls)
+    return _OUT[cls]
+
+
+def _in_of(cls: type[Any]) -> Any:
+    if cls not in _IN:
+        _IN[cls] = _made_in(cls)
+    return _IN[cls]
+
+
 ROWS = 256
+_COLUMNS = ("operations", "messages", "rest")
 _MEMBERS = attrgetter(*(one.name for one in attrs.fields(Tombstone)))
 _TYPES = (str, str, str, str, int, int)
 
@@ -134,15 +162,16 @@ def whole(state: State) -> list[Any]:
 
 def parts(state: State) -> Iterator[Any]:
     """The parts, made one at a time. Equal states give equal parts, in any process."""
-    yield _OUT[Head](_head(state))
+    yield _out_of(Head)(_head(state))
     for session in sorted(state.sessions.values(), key=attrgetter("at", "session_id")):
-        yield _OUT[Session](session)
+        yield _out_of(Session)(session)
     lines = (state.finished.places, state.interrupted.places)
     for operation in sorted(state.operations.values(), key=attrgetter("serial")):
         one = operation.operation_id
         place = next((places[one] for places in lines if one in places), -1)
-        yield _OUT[Kept](Kept(operation, place))
-    yield from _rows_of(state.tombstones[one] for one in state.buried)
+        yield _out_of(Kept)(Kept(operation, place))
+    yield from map(_columns_of, state.tombstones.blocks)
+    yield from _rows_of(state.tombstones.behind_blocks())
 
 
 def _head(state: State) -> Head:
@@ -157,9 +186,11 @@ def _head(state: State) -> Head:
         tombstones=len(state.tombstones),
         next_finished=state.finished.next,
         next_interrupted=state.interrupted.next,
-        next_buried=state.buried.next,
+        next_buried=state.tombstones.next,
         sessions=len(state.sessions),
         forgotten=tuple(sorted((*message, first) for message, first in state.forgotten.items())),
+        blocks=len(state.tombstones.blocks),
+        gone=state.tombstones.gone,
     )
 
 
@@ -169,12 +200,12 @@ def state_from(values: Iterable[Any]) -> State:
     head = _head_from(next(given, None))
     sessions = [_part(Session, next(given, None)) for _ in range(head.sessions)]
     kept = [_part(Kept, next(given, None)) for _ in range(head.operations)]
-    tombstones = list(_tombstones(given, head.tombstones))
+    tombstones = _tombstones(given, head)
     if next(given, None) is not None:
         raise UnknownWhole("there is more than the head says")
     state = _indexed(head, kept, tombstones)
-    if (len(state.operations), len(state.tombstones)) != (len(kept), len(tombstones)):
-        raise UnknownWhole("an operation or a tombstone is in it twice")
+    if len(state.operations) != len(kept):
+        raise UnknownWhole("an operation is in it twice")
     by_id = Map((one.session_id, one) for one in sessions)
     if len(by_id) != len(sessions):
         raise UnknownWhole("a session is in it twice")
@@ -194,10 +225,14 @@ def _head_from(value: Any) -> Head:
 
 def _part(cls: type[_Part], value: Any) -> _Part:
     try:
-        part: _Part = _IN[cls](exactly(dict)(value, None), cls)
+        part: _Part = _in_of(cls)(exactly(dict)(value, None), cls)
     except Exception as error:
         raise UnknownWhole(f"a part ({cls.__name__}) does not read back: {error}") from error
     return part
+
+
+def _columns_of(block: Block) -> dict[str, Sequence[str]]:
+    return {name: getattr(block, name) for name in _COLUMNS}
 
 
 def _rows_of(tombstones: Iterator[Tombstone]) -> Iterator[list[list[Any]]]:
@@ -207,7 +242,28 @@ def _rows_of(tombstones: Iterator[Tombstone]) -> Iterator[list[list[Any]]]:
         yield rows
 
 
-def _tombstones(given: Iterator[Any], count: int) -> Iterator[Tombstone]:
+def _tombstones(given: Iterator[Any], head: Head) -> Tombstones:
+    blocks = tuple(_block(next(given, None)) for _ in range(head.blocks))
+    first = head.next_buried - head.tombstones
+    try:
+        rows = _rows(given, head.tombstones + head.gone - sum(map(len, blocks)))
+        return tombstones_of(first, head.gone, blocks, rows)
+    except ValueError as error:
+        raise UnknownWhole(str(error)) from error
+
+
+def _block(part: Any) -> Block:
+    """One whose columns are texts; what they say is read when somebody asks for it."""
+    columns = cast("dict[str, Any]", part) if type(part) is dict else {}
+    if columns.keys() != {*_COLUMNS}:
+        raise UnknownWhole("no block of tombstones")
+    for name, column in columns.items():
+        if type(column) is not list or {*map(type, column)} != {str}:
+            raise UnknownWhole(f"no column of tombstones: {name}")
+    return Block(**{name: tuple(column) for name, column in columns.items()})
+
+
+def _rows(given: Iterator[Any], count: int) -> Iterator[Tombstone]:
     left = count
     while left > 0:
         part = next(given, None)
@@ -222,7 +278,7 @@ def _tombstones(given: Iterator[Any], count: int) -> Iterator[Tombstone]:
         left -= len(rows)
 
 
-def _indexed(head: Head, kept: list[Kept], tombstones: list[Tombstone]) -> State:
+def _indexed(head: Head, kept: list[Kept], tombstones: Tombstones) -> State:
     operations = [one.operation for one in kept]
     waiting = [(waits_for(one.operation), one) for one in kept]
     if any((waits is None) is (one.place >= 0) for waits, one in waiting):
@@ -232,8 +288,6 @@ def _indexed(head: Head, kept: list[Kept], tombstones: list[Tombstone]) -> State
         if not one.finished:
             unfinished[one.session_id] = unfinished.get(one.session_id, 0) + 1
     messages = {(one.session_id, one.request_id): one.operation_id for one in operations}
-    messages |= {one.message: one.operation_id for one in tombstones}
-    first = head.next_buried - len(tombstones)
     return State(
         epoch=head.epoch,
         boot_id=head.boot_id,
@@ -262,10 +316,7 @@ def _indexed(head: Head, kept: list[Kept], tombstones: list[Tombstone]) -> State
         blobs=Map(Counter(blob.digest for one in operations for blob in one.blobs())),
         finished=line_of(_places(waiting, Waits.EVICTION), head.next_finished),
         interrupted=line_of(_places(waiting, Waits.ABANDONMENT), head.next_interrupted),
-        tombstones=Map((one.operation_id, one) for one in tombstones),
-        buried=line_of(
-            ((first + n, one.operation_id) for n, one in enumerate(tombstones)), head.next_buried
-        ),
+        tombstones=tombstones,
         catalogue=catalogue_of(operations),
     )
 

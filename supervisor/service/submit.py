@@ -57,12 +57,12 @@ def _known(
     for a new one while the daemon stops."""
     state = context.engine.state
     one = state.messages.get((session, request_id))
-    if one is None and context.engine.draining:
-        raise Denied(Refusal("Draining", "the daemon is stopping"))
-    evicted = state.tombstones.get(one) if one is not None else None
+    evicted = None if one is not None else state.tombstones.of((session, request_id))
     if evicted is not None:
         raise Denied(evicted_refusal(evicted, request_id, request_digest))
-    return state.operations.get(one) if one is not None else None
+    if one is None and context.engine.draining:
+        raise Denied(Refusal("Draining", "the daemon is stopping"))
+    return state.operations[one] if one is not None else None
 
 
 async def _decided(context: Context, event: Message, caller: Caller, wait_ms: int) -> Response:

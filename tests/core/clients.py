@@ -65,7 +65,8 @@ class Clients(Table):
     def step_submit_again(self, rng: random.Random) -> None:
         if self.sent:
             event = rng.choice(self.sent)
-            known = (event.session_id, event.request_id) in self.state.messages
+            message = (event.session_id, event.request_id)
+            known = message in self.state.messages or self.state.tombstones.of(message)
             if not known:  # forgotten since: this is another operation, and has its own names
                 names = OperationId(self.host.name("op")), CallId(self.host.name("call"))
                 event = attrs.evolve(event, operation_id=names[0], call_id=names[1])

@@ -71,8 +71,10 @@ class Invariants:
         for key in self.host.processes:
             assert key.call_id not in gone.calls, "its tree may live"
         message = (gone.session_id, gone.request_id)
-        assert after.messages[message] == operation_id
-        assert after.tombstones[operation_id].message == message
+        tombstone = after.tombstones.of(message)
+        assert tombstone is not None
+        assert tombstone.operation_id == operation_id
+        assert after.tombstones.get(operation_id) == tombstone
 
     def _leave(self, before: State, record: EffectAnnounced) -> None:
         """A second leave only for what did not happen, or for what a valid key protects."""
@@ -197,10 +199,11 @@ class Invariants:
             assert set(line) == {one.operation_id for one in waiting}
             positions = [state.operations[one].position for one in line]
             assert positions == sorted(positions)
-        assert set(state.buried) == set(state.tombstones)
-        assert not set(state.operations) & set(state.tombstones)
+        for one in state.tombstones:
+            assert one.operation_id not in state.operations
+            assert one.message not in state.messages
+            assert state.tombstones.of(one.message) == one
         kept = {o.operation_id: (o.session_id, o.request_id) for o in state.operations.values()}
-        kept |= {one.operation_id: one.message for one in state.tombstones.values()}
         assert dict(state.messages) == {message: one for one, message in kept.items()}
         counted = Counter(o.session_id for o in state.operations.values())
         assert all(map(state.has_session, counted)), "a session ended with operations"

@@ -125,7 +125,8 @@ class Outside(Table):
         self.holds.begin_again()
         self.host.world.wait(rng.choice([0, 0, 1_000, 30_000]))
         self.host.restart()
-        known = {*self.state.operations, *self.state.tombstones}
+        gone = {one.operation_id for one in self.state.tombstones}
+        known = {*self.state.operations, *gone}
         self.sent = [e for e in self.sent if e.operation_id in known]
         self.resumes = [
             e

@@ -13,13 +13,15 @@ from immutables import Map
 
 from supervisor.core import program_state, session_state
 from supervisor.core import state as state_module
+from supervisor.core import tombstones as tombstones_module
+from supervisor.core.decide.retention import DAY_NS
 from supervisor.core.evolve import fold
 from supervisor.core.state import State
-from supervisor.core.step import ArtifactsAsked
+from supervisor.core.step import ArtifactsAsked, TimePassed
 from supervisor.core.whole import CARRIED, DERIVED, Head, UnknownWhole, parts, state_from, whole
 from supervisor.journal.records import decode
 from tests.core.examples import examples
-from tests.core.made import CLIENT, Core, effect, terms
+from tests.core.made import CLIENT, MS, NONE, Core, effect, terms
 from tests.core.situations import SITUATIONS
 from tests.core.test_machine import history
 from tests.core.test_properties import ASKED, NAME, ask
@@ -55,7 +57,8 @@ def test_fold_of_all_is_fold_of_the_whole_and_the_rest_at_every_position(name, a
 
 @pytest.mark.guarantee("J9")
 @pytest.mark.parametrize("seed", range(2))
-def test_it_is_in_whole_histories_too(seed):
+def test_it_is_in_whole_histories_too(seed, monkeypatch):
+    monkeypatch.setattr(tombstones_module, "BLOCK", 3)  # so that they have some
     is_the_fold_everywhere(history(seed).host.payloads)
 
 
@@ -131,3 +134,41 @@ def test_what_is_no_whole_is_refused_and_says_why(change, says):
 def test_messages_whose_records_a_repair_gave_up_stay_refused():
     state = attrs.evolve(State(), forgotten=Map({("s", "b"): 7, ("s", "a"): 3}))
     assert state_from(orjson.loads(orjson.dumps(whole(state)))) == state
+
+
+def buried() -> list:
+    """A whole of two blocks, of which a tombstone is gone, and a tombstone behind them."""
+    core = Core()
+    for n in range(7):
+        core.exit(core.begin(terms(effect(contract=NONE)), f"r{n}"))
+    core.wait(30 * DAY_NS // MS)
+    core.do(TimePassed(core.now, 1_000, 30, 400, 30))
+    state = attrs.evolve(core.state, tombstones=core.state.tombstones.without_oldest())
+    assert through_bytes(state) == state
+    return orjson.loads(orjson.dumps(whole(state)))
+
+
+@pytest.mark.guarantee("R6", "J9")
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda v: v[0].update(gone=3), "more are gone"),
+        (lambda v: v[0].update(blocks=3), "no block"),
+        (lambda v: v[0].update(blocks=1), "number"),
+        (lambda v: v[0].update(tombstones=7), "number"),
+        (lambda v: v[1].pop("rest"), "no block"),
+        (lambda v: v[1].update(rest="text"), "no column of tombstones: rest"),
+        (lambda v: v[2]["messages"].__setitem__(1, 7), "no column of tombstones: messages"),
+        (lambda v: v[2]["operations"].pop(), "has not 3"),
+        (lambda v: v[2]["messages"].__setitem__(1, v[2]["messages"][0]), "twice"),
+        (lambda v: v[3][0].pop(), "no tombstone"),
+    ],
+    ids=range(10),
+)
+def test_tombstones_that_are_no_whole_are_refused_and_say_why(change, says, monkeypatch):
+    monkeypatch.setattr(tombstones_module, "BLOCK", 3)
+    value = buried()
+    assert len(state_from(value).tombstones) == 6
+    change(value)
+    with pytest.raises(UnknownWhole, match=says):
+        state_from(value)

@@ -197,14 +197,12 @@ EDITS: dict[str, list[Edit | Cell]] = {
     "what was evicted is accepted again": [
         Edit(
             evolve_retention.evicted,
-            "operations=state.operations.delete(one),",
-            "operations=state.operations.delete(one), "
-            "messages=state.messages.delete((operation.session_id, operation.request_id)),",
+            "tombstones=state.tombstones.with_one(tombstone),",
+            "tombstones=state.tombstones,",
         ),
-        Edit(evolve_retention.expired, "state.messages.delete(known.message)", "state.messages"),
     ],
     "the fold read back has forgotten what was evicted": [
-        Edit(whole._indexed, "for one in tombstones}", "for one in []}")
+        Edit(whole._indexed, "tombstones=tombstones,", "")
     ],
     "a request that a repair gave up is taken for a new one": [
         Edit(decide_message._lost, "if lost is None:", "if True:")

@@ -71,9 +71,14 @@ def opened(state: State, event: Opened) -> Decision:
 
 def begin(state: State, event: Message, kind: Kind) -> tuple[Record, ...] | Decision:
     """The records that begin a new operation; or what is said of this message instead."""
-    known = state.messages.get((event.session_id, event.request_id))
+    message = (event.session_id, event.request_id)
+    known = state.messages.get(message)
     if known is not None:
-        return _same_message(state, known, event)
+        return _same_message(state.operations[known], event)
+    gone = state.tombstones.of(message)
+    if gone is not None:
+        expired_one = evicted_refusal(gone, event.request_id, event.request_digest)
+        return Decision(refusal=_no_session(state, event) or expired_one)
     refusal = _lost(state, event) or _no_session(state, event) or _too_many(state, event)
     if refusal is not None:
         return Decision(refusal=refusal)
@@ -125,13 +130,7 @@ def _too_many(state: State, event: Message) -> Refusal | None:
     )
 
 
-def _same_message(state: State, one: OperationId, event: Message) -> Decision:
-    known = state.operations.get(one)
-    if known is None:
-        refusal = _no_session(state, event) or evicted_refusal(
-            state.tombstones[one], event.request_id, event.request_digest
-        )
-        return Decision(refusal=refusal)
+def _same_message(known: Operation, event: Message) -> Decision:
     if known.request_digest != event.request_digest:
         return Decision(refusal=_another_body(known, event.request_id))
     return Decision(operation_id=known.operation_id, repeated=True)

@@ -30,7 +30,8 @@ def session_created(state: State, record: SessionCreated) -> State:
 
 def accepted(state: State, record: OperationAccepted) -> State:
     message = (record.session_id, record.request_id)
-    if record.operation_id in state.operations or message in state.messages:
+    known = record.operation_id in state.operations or message in state.messages
+    if known or state.tombstones.of(message) is not None:
         raise IllegalTransition(f"accepted twice: {record}")
     operation = Operation(
         operation_id=record.operation_id,

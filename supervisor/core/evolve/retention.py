@@ -68,42 +68,36 @@ def evicted(state: State, operation: Operation, record: OperationEvicted) -> Sta
     return changed(
         state,
         operations=state.operations.delete(one),
+        messages=state.messages.delete(tombstone.message),
         calls=calls.finish(),
         effects=effects.finish(),
         blobs=blobs,
         finished=state.finished.left(one),
-        tombstones=state.tombstones.set(one, tombstone),
-        buried=state.buried.joined(one),
+        tombstones=state.tombstones.with_one(tombstone),
     )
 
 
 def expired(state: State, record: TombstoneExpired) -> State:
-    if state.buried.oldest != record.operation_id:
-        raise IllegalTransition(f"is not the oldest tombstone: {record}")
-    known = state.tombstones[record.operation_id]
-    if known.session_id in state.sessions:
+    oldest = _oldest(state, record)
+    if oldest.session_id in state.sessions:
         raise IllegalTransition(f"its session has not ended: {record}")
-    return changed(
-        state,
-        messages=state.messages.delete(known.message),
-        tombstones=state.tombstones.delete(known.operation_id),
-        buried=state.buried.left(known.operation_id),
-    )
+    return changed(state, tombstones=state.tombstones.without_oldest())
 
 
 def renewed(state: State, record: TombstoneRenewed) -> State:
     """To the end of the line, as if it were made now."""
-    one = record.operation_id
-    if state.buried.oldest != one:
-        raise IllegalTransition(f"is not the oldest tombstone: {record}")
-    known = state.tombstones[one]
-    if known.session_id not in state.sessions:
+    oldest = _oldest(state, record)
+    if oldest.session_id not in state.sessions:
         raise IllegalTransition(f"no session holds it: {record}")
-    return changed(
-        state,
-        tombstones=state.tombstones.set(one, changed(known, at=record.at)),
-        buried=state.buried.left(one).joined(one),
-    )
+    again = changed(oldest, at=record.at)
+    return changed(state, tombstones=state.tombstones.without_oldest().with_one(again))
+
+
+def _oldest(state: State, record: TombstoneExpired | TombstoneRenewed) -> Tombstone:
+    oldest = next(iter(state.tombstones), None)
+    if oldest is None or oldest.operation_id != record.operation_id:
+        raise IllegalTransition(f"is not the oldest tombstone: {record}")
+    return oldest
 
 
 def session_ended(state: State, record: SessionEnded) -> State:
