@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from config.dump import dump
 from config.load import load_config
 from config.problems import ConfigError
 from supervisor.version import VERSION
@@ -77,7 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         config = load_config(args.config, dev=args.dev, overrides=overrides)
         if args.check_config:
-            from supervisor.dispatch import visible  # noqa: PLC0415  # the daemon loads it anyway
+            # The daemon needs the first never, and loads the other anyway.
+            from config.dump import dump  # noqa: PLC0415
+            from supervisor.dispatch import visible  # noqa: PLC0415
 
             handlers = visible.load(config, strict=True)
             print(dump(config), end="")  # noqa: T201  # what was asked for
@@ -88,18 +90,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _run(config, args.accept_rollback or "")
 
 
-def _run(config: object, accept_rollback: str) -> int:
+def _run(config: Any, accept_rollback: str) -> int:
     # Imported late, so that --help and --check-config cost nothing.
-    from config.schema import Config  # noqa: PLC0415
     from sandbox.spec import SandboxFault  # noqa: PLC0415
-    from supervisor.daemon import CannotStart, run  # noqa: PLC0415
+    from supervisor.launching import CannotStart, launched  # noqa: PLC0415
+
+    os.umask(0o077)
+    try:
+        launcher = launched(config)
+    except (SandboxFault, CannotStart) as error:
+        return _failed(error)
+    # It gets ready while the rest, most of what there is to load, is loaded here.
+    from supervisor.daemon import run  # noqa: PLC0415
     from supervisor.journal.errors import JournalError  # noqa: PLC0415
     from supervisor.server import ListenError  # noqa: PLC0415
 
-    assert isinstance(config, Config)
     known = (JournalError, ConfigError, SandboxFault, ListenError, CannotStart)
     try:
-        return run(config, accept_rollback=accept_rollback)
+        return run(config, launcher, accept_rollback=accept_rollback)
     except known as error:
         return _failed(error)
     except BaseExceptionGroup as caught:

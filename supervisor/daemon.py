@@ -23,7 +23,6 @@ from sandbox.client import Launcher
 from sandbox.protect import protect_daemon
 from sandbox.spec import Missing, SandboxFault, SandboxUnavailable, Spec
 from supervisor import server
-from supervisor.delegated import delegated_cgroup
 from supervisor.dispatch import Engine, Unavailable, visible
 from supervisor.dispatch.approvals import expire_approvals
 from supervisor.dispatch.queued import run_call
@@ -31,6 +30,7 @@ from supervisor.housekeeping import housekeep
 from supervisor.journal import blobs, durably
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Journal, JournalPoisoned
+from supervisor.launching import CannotStart
 from supervisor.notify import Notifier
 from supervisor.occupancy import Occupancy
 from supervisor.recovery import (
@@ -59,24 +59,18 @@ _LOOKUPS = trio.CapacityLimiter(4)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class CannotStart(Exception):  # noqa: N818  # what it is
-    """Something outside stands in the way of starting; the text says what and what to do."""
-
-
 def say(text: str) -> None:
     print(f"effectd: {text}", file=sys.stderr, flush=True)  # noqa: T201  # the service manager's log
 
 
-def run(config: Config, *, accept_rollback: str = "") -> int:
+def run(config: Config, launcher: Launcher, *, accept_rollback: str = "") -> int:
     """Run until told to stop; the exit status. Raises what stands in the way of starting.
 
     `accept_rollback` is the reason to go on for with a journal that its witness knows better.
     """
     started = time.monotonic_ns()
-    os.umask(0o077)
     notifier = Notifier.from_environment()
     listeners = server.inherited()
-    launcher = _launcher(config)
     protect_daemon()
     _make_directories(config)
     handlers = visible.load(config)
@@ -86,21 +80,6 @@ def run(config: Config, *, accept_rollback: str = "") -> int:
         blobs.clear(config.state_dir / blobs.DIRECTORY)
     daemon = Daemon(config, handlers, launcher, replayed, witness, notifier, started)
     return trio.run(daemon.main, listeners)
-
-
-def _launcher(config: Config) -> Launcher:
-    """First of all processes and threads: it must be forked by the main thread of a process
-    that holds no secret yet."""
-    try:
-        return Launcher.start(
-            handler_uid=config.origin.handler_uid,
-            handler_gid=config.origin.handler_gid,
-            cgroup_root=delegated_cgroup(),
-            pool=config.sandbox.pool,
-            pool_total=config.sandbox.pool_total,
-        )
-    except (ValueError, OSError) as error:
-        raise CannotStart(f"the launcher: {error}") from error
 
 
 def _make_directories(config: Config) -> None:
@@ -174,6 +153,21 @@ class Daemon:
             await recover_unwritten(engine)
             return
         journal.start(self._poisoned)
+        async with trio.open_nursery() as beginning:
+            beginning.start_soon(self._probe)  # another process works on that
+            await self._begin(nursery, journal)
+        if any(one.refuses for one in engine.missing):
+            await self._probe()  # perhaps for what was not ended yet
+            for one in engine.missing:
+                say(f"handlers cannot be confined: {one.layer}: {one.cause}. {one.remedy}")
+        nursery.start_soon(watch_survivors, engine)
+        nursery.start_soon(housekeep, engine)
+        nursery.start_soon(expire_approvals, engine)
+
+    async def _begin(self, nursery: trio.Nursery, journal: Journal) -> None:
+        """End what is left of earlier epochs, and begin one; what is done beside it from then
+        on is started in `nursery`."""
+        engine = self._engine
         engine.attend(nursery, lambda call_id, lent: run_call(engine, call_id, lent))
         try:
             await recover(engine, self._witness.accepted)
@@ -189,10 +183,9 @@ class Daemon:
         # Recorded attempts are proven dead by now; what nobody recorded goes with the rest.
         if kept := await engine.launcher.sweep():
             say(f"left by an earlier daemon, and not to be removed: {', '.join(kept)}")
-        engine.layers, engine.missing = await _layers(engine)
-        nursery.start_soon(watch_survivors, engine)
-        nursery.start_soon(housekeep, engine)
-        nursery.start_soon(expire_approvals, engine)
+
+    async def _probe(self) -> None:
+        self._engine.layers, self._engine.missing = await _layers(self._engine)
 
     def _poisoned(self, why: JournalPoisoned) -> None:
         say(f"the journal failed, nothing new is started: {why}. {why.fix}")
@@ -339,7 +332,6 @@ async def _layers(engine: Engine) -> tuple[dict[str, str], tuple[Missing, ...]]:
         # As most handlers have it: without a limit asked for there is no memory layer to find.
         sandbox = await engine.launcher.prepare(Spec(memory_max=SandboxDecl().memory_max))
     except SandboxUnavailable as unavailable:
-        say(f"handlers cannot be confined: {unavailable}")
         name, cause, remedy = unavailable.layer, unavailable.cause, unavailable.remedy
         return {name: f"missing: {cause}. {remedy}"}, (Missing(name, cause, remedy, refuses=True),)
     except SandboxFault as fault:

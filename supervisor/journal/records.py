@@ -25,23 +25,28 @@ _array, _object, _text = exactly(list), exactly(dict), exactly(str)
 _CONVERTER = strict_converter()
 
 
+# Made when a kind is first met: making all of them is a tenth of a start's work.
+_OUT: dict[type[Record], Callable[[Record], dict[str, Any]]] = {}
+_IN: dict[type[Record], Callable[[Mapping[str, Any], Any], Record]] = {}
+
+
 def _unstructure_of(cls: type[Record]) -> Callable[[Record], dict[str, Any]]:
-    return make_dict_unstructure_fn(cls, _CONVERTER, _cattrs_omit_if_default=True)
+    if cls not in _OUT:
+        _OUT[cls] = make_dict_unstructure_fn(cls, _CONVERTER, _cattrs_omit_if_default=True)
+    return _OUT[cls]
 
 
 def _structure_of(cls: type[Record]) -> Callable[[Mapping[str, Any], Any], Record]:
-    return make_dict_structure_fn(
-        cls, _CONVERTER, _cattrs_forbid_extra_keys=True, _cattrs_detailed_validation=False
-    )
-
-
-_OUT = {cls: _unstructure_of(cls) for cls in KINDS.values()}
-_IN = {kind: (cls, _structure_of(cls)) for kind, cls in KINDS.items()}
+    if cls not in _IN:
+        _IN[cls] = make_dict_structure_fn(
+            cls, _CONVERTER, _cattrs_forbid_extra_keys=True, _cattrs_detailed_validation=False
+        )
+    return _IN[cls]
 
 
 def to_document(record: Record) -> dict[str, Any]:
     """The record as JSON values, `k` included."""
-    return {"k": KIND_OF[type(record)], **_OUT[type(record)](record)}
+    return {"k": KIND_OF[type(record)], **_unstructure_of(type(record))(record)}
 
 
 def encode(records: Iterable[Record]) -> bytes:
@@ -61,11 +66,10 @@ def decode(payload: bytes) -> tuple[Record, ...]:
 def _from_document(value: Any) -> Record:
     document: dict[str, Any] = _object(value, None)
     kind = _text(document.pop("k", None), None)
-    known = _IN.get(kind)
-    if known is None:
+    cls = KINDS.get(kind)
+    if cls is None:
         raise UnknownRecord(f"record kind {kind!r} is not known to this version")
-    cls, structure = known
     try:
-        return structure(document, cls)
+        return _structure_of(cls)(document, cls)
     except Exception as error:
         raise UnknownRecord(f"a record of kind {kind!r} does not read back: {error}") from error
