@@ -33,6 +33,8 @@ KEY_FILE = "inputs.key"
 _KEY_BYTES = 32
 # Shorter texts occur everywhere, and hiding them would hide everything.
 HIDEABLE = 4
+# Each is looked for in everything that the handler says.
+HIDDEN_MAX = 1_024
 
 
 class RawInputs:
@@ -110,10 +112,15 @@ def given_to(raw: RawInputs, operation: Operation, call: Call) -> Given | Refusa
     except Faulty:  # what it says may say the value
         detail = f"node {call.node!r}: an expression does not fit the raw inputs that it asks for"
         return Refusal("InvalidInput", detail, call_id=call.call_id)
-    if values and held is None:
+    if not values:
+        return Given(call.input)
+    if held is None:
         return _gone(call)
-    hidden = _texts([held, list(values.values())]) if values else ()
-    return Given(template.completed(call.input, values, ""), tuple(values), hidden)
+    whole, hidden = template.completed(call.input, values, ""), _texts([held, *values.values()])
+    if template.too_deep(whole) or len(hidden) > HIDDEN_MAX:
+        detail = f"node {call.node!r}: with its raw inputs it is nested too deeply, or has too many"
+        return Refusal("LimitExceeded", f"{detail} texts to hide", call_id=call.call_id)
+    return Given(whole, tuple(values), hidden)
 
 
 def _gone(call: Call) -> Refusal:
@@ -122,11 +129,13 @@ def _gone(call: Call) -> Refusal:
     return Refusal("NotResumable", detail, fix=fix, call_id=call.call_id)
 
 
-def _texts(value: Any) -> tuple[bytes, ...]:
-    """Every text in it that can be recognised, as it is and as JSON spells it; longest first. Names
-    of members are none: they occur where nothing of it is."""
+def _texts(values: list[Any]) -> tuple[bytes, ...]:
+    """Every text in them that can be recognised, as it is and as JSON spells it; longest first.
+
+    Names of members are none: they occur where nothing of that is.
+    """
     found: set[bytes] = set()
-    waiting = [value]
+    waiting = values
     while waiting:
         one = waiting.pop()
         if isinstance(one, dict):
@@ -149,9 +158,12 @@ def unfit(handler: Handler, value: Any) -> InputFault | None:
     if handler.input_schema is None:
         return None
     # A fifth of the start-up time, and most handlers have no schema.
-    from config.schemas import input_fault  # noqa: PLC0415
+    from config.schemas import InputFault, input_fault  # noqa: PLC0415
 
-    return input_fault(handler.input_schema, value)
+    try:
+        return input_fault(handler.input_schema, value)
+    except RecursionError:  # a schema that refers to itself goes as deep as the value
+        return InputFault("", "it is nested too deeply to be held against input_schema")
 
 
 def misfit_of(handler: Handler, call: Call, given: Given) -> Refusal | None:

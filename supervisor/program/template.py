@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from supervisor.program.expression import Faulty, Meter, check, evaluate
 
 MARK = "$"
+# The journal's encoder takes 254 levels, and the record around a value is some of them.
+DEPTH_MAX = 200
 # What stands for the message's raw inputs, which have their values only where a call is made.
 RAW = "inputs"
 
@@ -34,13 +36,36 @@ def expressions(value: Any, at: str) -> Iterator[tuple[str, Any]]:
 def filled(value: Any, scope: Mapping[str, Any], meter: Meter, *, raw: bool = False) -> Any:
     """The template's value over `scope`; raises Faulty. With `raw`, what asks for raw inputs
     stays as it is."""
+    made = _filled(value, scope, meter, raw=raw)
+    if too_deep(made):
+        raise Faulty(f"its value is nested more than {DEPTH_MAX} deep", limit=True)
+    return made
+
+
+def too_deep(value: Any) -> bool:
+    """Whether it is nested more than DEPTH_MAX deep."""
+    level = [value]
+    for _ in range(DEPTH_MAX + 1):
+        level = [inner for one in level for inner in _inside(one)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return cast("Mapping[str, Any]", value).values()
+    return cast("Sequence[Any]", value) if isinstance(value, list) else ()
+
+
+def _filled(value: Any, scope: Mapping[str, Any], meter: Meter, *, raw: bool) -> Any:
     if isinstance(value, dict):
         found = cast("dict[str, Any]", value)
         if MARK in found:
             return found if raw and asks_raw(found[MARK]) else _value(found[MARK], scope, meter)
-        return {key: filled(inner, scope, meter, raw=raw) for key, inner in found.items()}
+        return {key: _filled(inner, scope, meter, raw=raw) for key, inner in found.items()}
     if isinstance(value, list):
-        return [filled(inner, scope, meter, raw=raw) for inner in cast("Sequence[Any]", value)]
+        return [_filled(inner, scope, meter, raw=raw) for inner in cast("Sequence[Any]", value)]
     return value
 
 

@@ -611,6 +611,25 @@ def test_terms_are_those_of_acceptance(core: Programs) -> None:
     assert code(refused) == "HandlerArtifactChanged"
 
 
+@pytest.mark.guarantee("P3")
+@pytest.mark.parametrize("deep", [135, 190, 240])
+def test_a_value_that_the_journal_cannot_carry_ends_the_program(core: Programs, deep: int) -> None:
+    """Each of the two is well below what a message may have; one within the other is not."""
+    given: Any = {"$": "first"}
+    for _ in range(deep):
+        given = [given]
+    value: Any = 1
+    for _ in range(60):
+        value = [value]
+    core.send(call("first"), call("second", given=given), {"id": "out", "give": given})
+    ended = core.finish("first", value)
+    fits = deep + 60 <= 200
+    assert kinds(ended)[-1] == ("CallAccepted" if fits else "ProgramEnded")
+    if fits:
+        core.finish("second")
+    assert core.standing is (OperationState.SUCCEEDED if fits else OperationState.FAILED)
+
+
 # --- what cannot be resumed ---------------------------------------------------------------
 
 
