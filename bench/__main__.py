@@ -6,7 +6,18 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench import binding, goals, journal, journal_goals, journal_page, pages, plot, report, spawn
+from bench import (
+    binding,
+    goals,
+    journal,
+    journal_goals,
+    journal_page,
+    operations,
+    pages,
+    plot,
+    report,
+    spawn,
+)
 from bench.figures import Series
 from bench.latency import BWRAP, COLD, POOLED, PROVEN, REAPED
 
@@ -53,6 +64,16 @@ def _journal(arguments: argparse.Namespace) -> int:
     return int(any(goal.met is False for goal in judged))
 
 
+def _operations(arguments: argparse.Namespace) -> int:
+    found = operations.measure(arguments.operations, arguments.count, arguments.runs)
+    folder: Path = arguments.output
+    folder.mkdir(parents=True, exist_ok=True)
+    pages.put(folder / PAGE, operations.page(found))
+    print(operations.answers(found))
+    print(f"\nbench: written to {folder}: {PAGE}", file=sys.stderr)
+    return int(any(found.ratio(name) > operations.MOST for name in found.few))
+
+
 def _prctl(arguments: argparse.Namespace) -> int:
     print(binding.page(binding.compare(arguments.count, arguments.runs, arguments.pause_ms)))
     return 0
@@ -80,6 +101,12 @@ def _parser() -> argparse.ArgumentParser:
         help="on the file system to measure (/var/tmp)",
     )
     _add_output(verb)
+    verb = verbs.add_parser("operations", help="answers among many operations, against ten")
+    verb.set_defaults(run=_operations)
+    verb.add_argument("--operations", type=_tens, default=10_000, help="a multiple of 10 (10000)")
+    verb.add_argument("--count", type=_positive, default=50, help="answers in a run (50)")
+    verb.add_argument("--runs", type=_positive, default=5, help="runs (5)")
+    _add_output(verb)
     verb = verbs.add_parser("prctl", help="python-prctl in the launcher against ctypes")
     verb.set_defaults(run=_prctl)
     _add_common(verb)
@@ -100,6 +127,13 @@ def _positive(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+def _tens(text: str) -> int:
+    number = _positive(text)
+    if number % 10:
+        raise argparse.ArgumentTypeError("a multiple of 10")
     return number
 
 

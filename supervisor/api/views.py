@@ -10,6 +10,7 @@ from supervisor.api.ended import error_view
 from supervisor.api.wire import time_text
 from supervisor.core.lineage import age_ms, needs_of
 from supervisor.core.moment import Moment
+from supervisor.core.open_state import Continuation
 from supervisor.core.program_state import ProgramState
 from supervisor.core.record import Answer, Ended, Kind, Outcome, Result, Usage
 from supervisor.core.standing import (
@@ -21,7 +22,7 @@ from supervisor.core.standing import (
     operation_result,
     operation_state,
 )
-from supervisor.core.state import Attempt, Call, Continuation, Effect, Operation, Phase
+from supervisor.core.state import Attempt, Call, Effect, Operation, Phase
 
 NS_PER_MS = 1_000_000
 # What was read from blobs, by their digest. A view shows the size of every other one.

@@ -10,9 +10,10 @@ from typing import Any
 
 import rfc8785
 
+from supervisor.core.open_state import Continuation
 from supervisor.core.program_state import ProgramState
 from supervisor.core.standing import operation_state
-from supervisor.core.state import Attempt, Call, Continuation, Effect, Operation
+from supervisor.core.state import Attempt, Call, Effect, Operation
 
 SCHEMA = "effectd-run-checkpoint-v1"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from supervisor.core.errors import Refusal
 from supervisor.core.lineage import NS_PER_MS
 from supervisor.core.moment import Moment
+from supervisor.core.open_state import Continuation
 from supervisor.core.record import Ending, Kind, Trigger
 from supervisor.core.standing import TERMINAL, operation_state
-from supervisor.core.state import Continuation, Operation
+from supervisor.core.state import Operation
 
 AUTO_MOST = 3
 AUTO_WITHIN_MS = 600_000

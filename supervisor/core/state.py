@@ -21,13 +21,12 @@ from supervisor.core.ids import (
     is_default_session,
 )
 from supervisor.core.line import Line
+from supervisor.core.open_state import Asked, Continuation
 from supervisor.core.program_state import ProgramState
 from supervisor.core.record import (
-    Answer,
     Blob,
     By,
     DeclaredEffect,
-    Ending,
     Exit,
     Identity,
     Kind,
@@ -36,7 +35,6 @@ from supervisor.core.record import (
     Result,
     Settler,
     Terms,
-    Trigger,
     Usage,
 )
 from supervisor.core.session_state import Session
@@ -223,31 +221,6 @@ class Call:
     @property
     def succeeded(self) -> bool:
         return self.restored or any(a.outcome is Outcome.SUCCEEDED or a.late for a in self.attempts)
-
-
-@attrs.frozen
-class Continuation:
-    """One stretch of an open operation between interruptions."""
-
-    n: int
-    trigger: Trigger
-    by: By
-    at: int
-    request_id: str = ""
-    reason: Ending | None = None
-    ended_at: int | None = None
-    ended_mono: int = 0
-    ended_boot: str = ""
-
-
-@attrs.frozen
-class Asked:
-    """A request for a call of an open operation, and the call that answered it."""
-
-    call_id: CallId
-    request_digest: str
-    continuation: int
-    answer: Answer
 
 
 # One for all: an operation has several of which nothing is in most.

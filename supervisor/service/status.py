@@ -7,16 +7,13 @@ from typing import Any
 
 import attrs
 
+from supervisor.api.counts import effects_by_need, operations_by_state
 from supervisor.api.wire import refusal_members, time_text
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import AttemptKey, EffectId
-from supervisor.core.lineage import needs_of, unresolved
-from supervisor.core.moment import Moment
-from supervisor.core.state import Said, State
+from supervisor.core.state import State
 from supervisor.dispatch import Engine
 from supervisor.version import FEATURES, VERSION
-
-_NEEDS = ("person", "reconciler", "client")
 
 
 def status_view(
@@ -40,7 +37,7 @@ def status_view(
         "uptime_ms": (time.monotonic_ns() - started) // 1_000_000,
         "epoch": state.epoch,
         "needs": {
-            **_needs(state, owner, engine.now()),
+            **effects_by_need(state, owner, engine.now()),
             "approval": _approvals(state, owner),
         },
         "sandbox": {
@@ -55,7 +52,7 @@ def status_view(
         },
         "journal": _journal(engine),
         "counts": {
-            "operations": _by_state(state, owner),
+            "operations": operations_by_state(state, owner),
             "running": running,
             "queued": len(state.moving) - running,
             "handlers": len(engine.handlers),
@@ -142,27 +139,6 @@ def _words(key: AttemptKey | EffectId) -> str:
     if isinstance(key, AttemptKey):
         return f"{key.call_id} attempt {key.attempt}"
     return f"a reconciler of {key}"
-
-
-def _by_state(state: State, owner: int | None) -> dict[str, int]:
-    counted: dict[str, int] = {}
-    for (uid, word), count in state.catalogue.counts.items():
-        if owner in {None, uid}:
-            counted[word] = counted.get(word, 0) + count
-    return counted
-
-
-def _needs(state: State, owner: int | None, moment: Moment) -> dict[str, int]:
-    """How many unknown effects wait for whom."""
-    catalogue = state.catalogue
-    counted: dict[str, int] = dict.fromkeys(_NEEDS, 0)
-    groups = [[catalogue.of("outcome", Said.UNKNOWN.value)]]
-    groups += [] if owner is None else [[catalogue.of("owner", owner)]]
-    for operation in (state.operations[one] for one in catalogue.newest(groups)):
-        for effect in operation.effects.values() if operation.tally.unresolved else ():
-            if unresolved(effect):
-                counted[needs_of(operation, effect, moment).value] += 1
-    return counted
 
 
 def _approvals(state: State, owner: int | None) -> int:

@@ -8,6 +8,7 @@ import attrs
 
 from supervisor.core.checkpoint import canonical_digest
 from supervisor.core.ids import CallId, OperationId, SessionId
+from supervisor.core.open_state import Asked, Continuation
 from supervisor.core.record import (
     By,
     Ending,
@@ -16,7 +17,7 @@ from supervisor.core.record import (
     Terms,
     Trigger,
 )
-from supervisor.core.state import Asked, Continuation, Operation
+from supervisor.core.state import Operation
 from supervisor.core.step import (
     CallAsked,
     CancelAsked,

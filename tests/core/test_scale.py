@@ -124,7 +124,7 @@ class Lean(Core):
 
 def test_what_an_operation_leaves_in_memory_is_small_and_smaller_when_it_is_evicted():
     """Measured: 6,000 bytes of a finished dispatch, 800 of its tombstone."""
-    core, most = Lean(), 60
+    core, most = Lean(), 40
     tracemalloc.start()
     try:
         begun = _traced()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from immutables import Map
 
-from supervisor.core import program_state, session_state
+from supervisor.core import open_state, program_state, session_state
 from supervisor.core import state as state_module
 from supervisor.core import tombstones as tombstones_module
 from supervisor.core.decide.retention import DAY_NS
@@ -89,7 +89,8 @@ def test_every_field_of_the_fold_is_carried_or_made_again():
 def test_no_value_of_the_fold_has_a_field_that_is_not_written():
     """What is below `State` is carried by its class: none may keep a field to itself."""
     members = (
-        inspect.getmembers(one, attrs.has) for one in (state_module, program_state, session_state)
+        inspect.getmembers(one, attrs.has)
+        for one in (state_module, open_state, program_state, session_state)
     )
     for _, cls in itertools.chain(*members):
         for field in attrs.fields(cls):

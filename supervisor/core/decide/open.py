@@ -8,6 +8,7 @@ from supervisor.core.decide.operation import budget_refused
 from supervisor.core.errors import Refusal
 from supervisor.core.lineage import Plan, plan, resolve_command
 from supervisor.core.matching import Class, Match, match
+from supervisor.core.open_state import Continuation
 from supervisor.core.record import (
     Answer,
     CallAccepted,
@@ -21,7 +22,7 @@ from supervisor.core.record import (
     Trigger,
 )
 from supervisor.core.standing import call_result
-from supervisor.core.state import Call, Continuation, Operation, State
+from supervisor.core.state import Call, Operation, State
 from supervisor.core.step import (
     CallAsked,
     ContinueAsked,

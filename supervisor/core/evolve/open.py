@@ -6,6 +6,7 @@ import attrs
 
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve.put import call_of, put, put_call
+from supervisor.core.open_state import Asked, Continuation
 from supervisor.core.record import (
     Answer,
     CallAccepted,
@@ -17,7 +18,7 @@ from supervisor.core.record import (
     OperationAccepted,
     RepeatAnswered,
 )
-from supervisor.core.state import Asked, Call, Continuation, Effect, Operation, State
+from supervisor.core.state import Call, Effect, Operation, State
 
 
 def accepted(state: State, record: OperationAccepted) -> State:

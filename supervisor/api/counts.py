@@ -1,0 +1,31 @@
+"""How many there are: what a status says of operations and effects."""
+
+from __future__ import annotations
+
+from supervisor.core.lineage import needs_of, unresolved
+from supervisor.core.moment import Moment
+from supervisor.core.state import Said, State
+
+_NEEDS = ("person", "reconciler", "client")
+
+
+def operations_by_state(state: State, owner: int | None) -> dict[str, int]:
+    """How many operations are in each state, of that owner or, with None, of everybody."""
+    counted: dict[str, int] = {}
+    for (uid, word), count in state.catalogue.counts.items():
+        if owner in {None, uid}:
+            counted[word] = counted.get(word, 0) + count
+    return counted
+
+
+def effects_by_need(state: State, owner: int | None, moment: Moment) -> dict[str, int]:
+    """How many unknown effects of them wait for whom."""
+    catalogue = state.catalogue
+    counted: dict[str, int] = dict.fromkeys(_NEEDS, 0)
+    groups = [[catalogue.of("outcome", Said.UNKNOWN.value)]]
+    groups += [] if owner is None else [[catalogue.of("owner", owner)]]
+    for operation in (state.operations[one] for one in catalogue.newest(groups)):
+        for effect in operation.effects.values() if operation.tally.unresolved else ():
+            if unresolved(effect):
+                counted[needs_of(operation, effect, moment).value] += 1
+    return counted
