@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bench import (
     binding,
+    cost,
     goals,
     journal,
     journal_goals,
@@ -79,6 +80,11 @@ def _prctl(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _cost(arguments: argparse.Namespace) -> int:
+    print(cost.page(cost.measure(arguments.count)))
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description="Measure effectd on this machine.")
     verbs = parser.add_subparsers(required=True)
@@ -110,6 +116,9 @@ def _parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("prctl", help="python-prctl in the launcher against ctypes")
     verb.set_defaults(run=_prctl)
     _add_common(verb)
+    verb = verbs.add_parser("cost", help="where the processor time of a contained run goes")
+    verb.set_defaults(run=_cost)
+    verb.add_argument("--count", type=_positive, default=300, help="runs of each (300)")
     return parser
 
 

@@ -56,6 +56,16 @@ def test_a_floor_that_fails_is_no_measurement() -> None:
         assert 0 < floor() < 10**10
 
 
+def test_the_cost_of_a_run_is_told_from_the_bare_one_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.main(["cost", "--count", "5"]) == 0
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()[2:]]
+    assert len(rows) == 6
+    spent = {row[0].strip("| "): float(row[1]) for row in rows}
+    assert all(spent.values())
+    bare, layered = "a fork that starts it, in C", "the same with the layers, in C"
+    assert spent[bare] < spent[layered] < spent["effectd"]
+
+
 def test_the_processor_time_of_a_tree_holds_its_children_dead_and_alive() -> None:
     script = (
         "import os, time\nif os.fork() == 0:\n    os._exit(0)\nos.wait()\nt = time.process_time()\n"
