@@ -32,8 +32,9 @@ FILTERED = (
 )
 SLOW = "the sandbox was not ready after 5 s"
 SLOW_REMEDY = (
-    "A path that it exposes may be on a file system that hangs (NFS, FUSE, autofs): check the"
-    " handler's read, write and command."
+    "The machine may have too much to do: lower max_running_attempts. Or a path that it exposes"
+    " is on a file system that hangs (NFS, FUSE, autofs): check the handler's read, write and"
+    " command."
 )
 FILES = (
     "Handlers share the daemon's uid, whose limit of open files is too low for that: raise"
