@@ -38,15 +38,18 @@ def offered(operation: Operation, now: Moment) -> Projection:
     return project(operation, now, margin_ms=0, digests=digests)
 
 
-def is_honest(state: State, operation: Operation, now: Moment) -> Projection:
-    """The projection, after every action was tried on this state."""
+def is_honest(
+    state: State, operation: Operation, now: Moment, *, refusals: bool = True
+) -> Projection:
+    """The projection, after every action was tried on this state: with `refusals` also those that
+    it does not offer."""
     found = offered(operation, now)
     assert found.state is operation_state(operation)
     for action in found.actions:
         decision = decide(state, asked(operation, action, now))
         assert decision.refusal is None, f"{action} is offered, and {decision.refusal}"
     codes = {one.code for one in found.refusals}
-    for action in _not_offered(operation, found):
+    for action in _not_offered(operation, found) if refusals else ():
         decision = decide(state, asked(operation, action, now))
         if decision.repeated:
             continue  # it is so already

@@ -39,6 +39,7 @@ class Invariants:
         self.host = host
         host.watch = self.watch
         self.finished: dict[OperationId, OperationState] = {}
+        self.stood: dict[OperationId, OperationState] = {}
         self.seen = State()
         self.first: dict[EffectId, int] = {}
         self.gone: dict[EffectId, tuple[Contract, Said]] = {}  # with what was evicted
@@ -231,9 +232,13 @@ class Invariants:
 
     def _moves(self, operation: Operation) -> None:
         state, now = self.host.state, self.host.now
-        found = is_honest(state, operation, now)
+        standing, one = operation_state(operation), operation.operation_id
+        # What is refused is tried again where it stands elsewhere than before.
+        moved = self.stood.get(one) is not standing
+        self.stood[one] = standing
+        found = is_honest(state, operation, now, refusals=moved)
         assert leads_on(state, operation, found, now), "it is stuck"
-        if operation_state(operation) in {OperationState.RUNNING, OperationState.ACCEPTED}:
+        if standing in {OperationState.RUNNING, OperationState.ACCEPTED}:
             assert self._is_driven(operation), "nothing moves it"
 
     def _is_driven(self, operation: Operation) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from supervisor.core.decide import decide
 from supervisor.core.ids import CallId, OperationId
 from supervisor.core.program_state import ProgramState
 from supervisor.core.record import (
@@ -25,7 +24,6 @@ from supervisor.core.record import (
 from supervisor.core.standing import node_value, node_waits
 from supervisor.core.state import Operation, Said, State
 from supervisor.core.step import Decision, EndAttempt, Launch
-from supervisor.core.step_programs import ApprovalsTimePassed
 from tests.core.invariants import Invariants
 
 NONE_YET = object()
@@ -57,13 +55,6 @@ class ProgramInvariants(Invariants):
         found = [(one, state.operations[one].program) for one in state.approvals]
         pending = [(one, known.pending) for one, known in found if known is not None]
         return [one for one, asked in pending if asked and asked.expires_at <= wall]
-
-    def _moves(self, operation: Operation) -> None:
-        if operation.operation_id in self.overdue():
-            decision = decide(self.host.state, ApprovalsTimePassed(self.host.now))
-            assert decision.records, "time does not end it"
-        else:
-            super()._moves(operation)
 
     def _node(self, was: Operation | None, record: OperationRecord, walked: Walked) -> None:
         """Each node is begun once, after all that stand before it, with their values."""
