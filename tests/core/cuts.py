@@ -1,29 +1,27 @@
-"""A program that is driven to its end, and could be cut off at any moment on the way.
+"""Operations that are driven to their end, and could be cut off at any moment on the way.
 
 A moment is a number of frames on disk and a world: what was made by then. From each of them a
 daemon starts on what the disk has, with every process of the old one dead; whoever drives it
-settles what is unknown by looking, resumes and answers, until nothing is left to do.
+settles what is unknown by looking, and goes on, until nothing is left to do.
 """
 
 from __future__ import annotations
 
+import abc
 import copy
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 import attrs
 
-from supervisor.core.checkpoint import checkpoint_digest
 from supervisor.core.contract import Contract
 from supervisor.core.evolve import fold
-from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId
+from supervisor.core.ids import AttemptKey, CallId, EffectId
 from supervisor.core.record import Exit, Outcome, Record, Result
-from supervisor.core.standing import TERMINAL, OperationState, node_value, operation_result
+from supervisor.core.standing import TERMINAL, OperationState, operation_state
 from supervisor.core.state import Call, Effect, Operation, Said, State
-from supervisor.core.step import ResumeAsked
-from tests.core.made import ASK, CLIENT, KEY, NEVER, NONE, code, effect, terms
-from tests.core.test_programs import Programs
+from tests.core.made import ASK, KEY, NEVER, NONE, Core, effect, terms
 
 HANDLERS = {
     "key": terms(effect(contract=KEY), handler="key"),
@@ -33,7 +31,7 @@ HANDLERS = {
     "two": terms(effect("first", KEY), effect("second", NEVER), handler="two"),
     "whole": terms(effect("all", NEVER, whole_call=True), handler="whole"),
 }
-# How the first try at a node fails: before anything, with leave and no word, by the provider's
+# How the first try at something fails: before anything, with leave and no word, by the provider's
 # no, or at its deadline.
 FAILURES = ("before", "after", "denied", "late")
 TURNS = 200
@@ -41,7 +39,7 @@ TURNS = 200
 
 @attrs.define
 class World:
-    made: Counter[tuple[str, int]] = attrs.Factory(Counter)  # by node and ordinal
+    made: Counter[tuple[str, int]] = attrs.Factory(Counter)  # by what it is for, and ordinal
     keys: set[EffectId] = attrs.Factory(set)
     sent: set[tuple[AttemptKey, int]] = attrs.Factory(set)
     failed: set[str] = attrs.Factory(set)
@@ -57,16 +55,32 @@ class Moment:
     mono: int
 
 
-class Driven(Programs):
-    """One program, handlers that do as they are told, and somebody who brings it to its end."""
+class Driven(Core, abc.ABC):
+    """One operation, handlers that do as they are told, and somebody who brings it to its end."""
 
-    def __init__(self, nodes: Sequence[Any], fails: Mapping[str, str]) -> None:
-        self.nodes, self.fails = nodes, fails
+    def __init__(self, fails: Mapping[str, str]) -> None:
+        self.fails = fails
         self.world = World()
         self.moments: list[Moment] | None = []
         self.states: list[State] = [State()]
         super().__init__()
-        self.one = OperationId("op_1")
+
+    @property
+    @abc.abstractmethod
+    def it(self) -> Operation | None:
+        """The operation, once it was accepted."""
+
+    @abc.abstractmethod
+    def what(self, call: Call) -> str:
+        """What the call is for: all calls that retry or repeat one another are for the same."""
+
+    @abc.abstractmethod
+    def send(self) -> None:
+        """Ask for the operation."""
+
+    @abc.abstractmethod
+    def turn(self, operation: Operation) -> None:
+        """Whoever drives it does one thing, if anything is to be done."""
 
     def put(self, *records: Record) -> None:
         if self.moments is None:  # one of thousands of ends: not through bytes
@@ -82,7 +96,7 @@ class Driven(Programs):
             world = copy.deepcopy(self.world)
             self.moments.append(Moment(self.position, world, self.wall, self.mono))
 
-    def cut(self, moment: Moment, frames: int) -> Driven:
+    def cut(self, moment: Moment, frames: int) -> Self:
         """What starts anew on the first `frames` frames, in the world of that moment."""
         other = copy.copy(self)
         other.world = copy.deepcopy(moment.world)
@@ -93,35 +107,25 @@ class Driven(Programs):
         other.restart()
         return other
 
-    # --- who drives it --------------------------------------------------------------------
-
-    def to_the_end(self) -> Driven:
+    def to_the_end(self) -> Self:
         for _ in range(TURNS):
-            if self.one not in self.state.operations:
-                self.send(*self.nodes, terms=tuple(HANDLERS.values()))
-            elif self.standing in TERMINAL:
+            operation = self.it
+            if operation is None:
+                self.send()
+            elif operation_state(operation) in TERMINAL:
                 return self
             else:
-                self._turn()
-        raise AssertionError(f"{self.standing} after {TURNS} turns")
+                self.turn(operation)
+        raise AssertionError(f"{operation_state(operation)} after {TURNS} turns")
 
-    def send(self, *nodes: Any, name: str = "m1", **members: Any) -> Any:
-        decision = super().send(*nodes, name=name, **members)
-        assert decision.refusal is None, decision.refusal
-        return decision
+    @property
+    def known(self) -> Operation:
+        assert self.it is not None
+        return self.it
 
-    def _turn(self) -> None:
-        match self.standing:
-            case OperationState.WAITING:
-                assert self.program.program is not None
-                assert self.program.program.pending is not None
-                self.answer_approval("approve", self.program.program.pending.node)
-            case OperationState.UNKNOWN | OperationState.INTERRUPTED:
-                for one in list(self.program.ordered_effects()):
-                    self._settle(one)
-                self._resume()
-            case _:
-                self._handlers()
+    def settle(self) -> None:
+        for one in list(self.known.ordered_effects()):
+            self._settle(one)
 
     def _settle(self, one: Effect) -> None:
         """Somebody looks. What has a key is left to the resume, and `none` is no question."""
@@ -138,26 +142,11 @@ class Driven(Programs):
             decision = self.resolve(call_id, one.ordinal, applied=applied, result=result)
         assert decision.refusal is None, decision.refusal
 
-    def _resume(self) -> None:
-        decision = self.do(self.resuming_it())
-        if code(decision) == "RunTimeBudgetExceeded":
-            limit = self.program.budget.max_run_ms + 60_000
-            self.extend(self.program.call_order[0], limit)
-        else:
-            assert decision.refusal is None, decision.refusal
-
-    def resuming_it(self) -> ResumeAsked:
-        operation = self.program
-        digest = checkpoint_digest(operation)
-        new = CallId(self.name("call"))
-        asked = (self.one, CLIENT, self.name("resume"), operation.revision, digest, new, 0)
-        return ResumeAsked(self.now, *asked)
-
     # --- handlers -------------------------------------------------------------------------
 
-    def _handlers(self) -> None:
+    def handlers(self) -> None:
         """All that can start does; then each that runs does one thing more."""
-        calls = [one.call_id for one in self.program.ordered_calls()]
+        calls = [one.call_id for one in self.known.ordered_calls()]
         for call_id in calls:
             if self.call(call_id).queued is not None:
                 self.ready(call_id)
@@ -167,7 +156,9 @@ class Driven(Programs):
 
     def _acts(self, call: Call) -> None:
         assert call.live is not None
-        fails = self.fails.get(call.node) if call.node not in self.world.failed else None
+        fails = (
+            self.fails.get(self.what(call)) if self.what(call) not in self.world.failed else None
+        )
         leave = self._leave(call)
         if fails == "before" or (leave is not None and fails is not None):
             self._fail(call, leave, fails)
@@ -185,7 +176,7 @@ class Driven(Programs):
             self.confirm(call.call_id, leave.ordinal, applied=False)
         elif leave is not None and self._make(call, leave):
             return  # and then it fails
-        self.world.failed.add(call.node)
+        self.world.failed.add(self.what(call))
         late = how == "late"
         outcome = Outcome.TIMED_OUT if late else Outcome.FAILED
         self.exit(call.call_id, outcome, how=Exit(signal=9) if late else Exit(code=1))
@@ -200,7 +191,7 @@ class Driven(Programs):
     def _leave(self, call: Call) -> Effect | None:
         assert call.live is not None
         key = AttemptKey(call.call_id, call.live.number)
-        lineage = self.program.lineage(call)
+        lineage = self.known.lineage(call)
         said = Said.ANNOUNCED
         return next(
             (e for e in lineage if any(t.key == key and t.outcome is said for t in e.tries)), None
@@ -221,37 +212,54 @@ class Driven(Programs):
         return True
 
     def _change(self, call_id: CallId, ordinal: int) -> tuple[str, int]:
-        return self.call(call_id).node, ordinal
+        return self.what(self.call(call_id)), ordinal
 
     def _result(self, call_id: CallId, ordinal: int) -> Result:
-        return Result(f"{self.call(call_id).node} {ordinal}")
+        return Result(f"{self.what(self.call(call_id))} {ordinal}")
 
     # --- what came of it ------------------------------------------------------------------
 
-    @property
-    def result(self) -> tuple[OperationState, Result | None]:
-        return self.standing, operation_result(self.program)
+    @abc.abstractmethod
+    def result(self) -> tuple[OperationState, Any]:
+        """How it ended, and what it gave."""
 
+    @abc.abstractmethod
     def attempts(self) -> dict[str, int]:
-        """How often each node was tried that has its value."""
-        if self.one not in self.state.operations or self.program.program is None:
-            return {}
-        calls = self.program.program.calls.items()
-        done = [(p, c) for p, c in calls if node_value(self.program, c) is not None]
-        return {path: _tried(self.program, call_id) for path, call_id in done}
+        """How often each thing was tried that is done."""
 
     def changes(self) -> dict[tuple[str, int], int]:
         """How often each change was made whose contract does not allow it twice."""
-        found = {}
-        for (node, ordinal), count in self.world.made.items():
-            known = self.program.program
-            assert known is not None
-            of = self.call(known.calls[node]).terms.effects[ordinal]
-            if of.contract is not NONE:
-                found[node, ordinal] = count
-        return found
+        terms_of = {self.what(call): call.terms for call in self.known.ordered_calls()}
+        return {
+            (what, ordinal): count
+            for (what, ordinal), count in self.world.made.items()
+            if terms_of[what].effects[ordinal].contract is not NONE
+        }
+
+    def accounts_for_every_attempt(self) -> None:
+        attempts = [a for c in self.known.ordered_calls() for a in c.attempts]
+        seen = [a for a in attempts if a.outcome is not None]
+        unseen = [a for a in attempts if a.outcome is None]
+        budget = self.known.budget
+        assert budget.confirmed_ms == sum(min(a.active_ms or 0, a.reservation_ms) for a in seen)
+        assert budget.reserved_ms == sum(a.reservation_ms for a in unseen)
 
 
-def _tried(operation: Operation, call_id: CallId) -> int:
-    root = operation.calls[call_id].root
-    return sum(len(one.attempts) for one in operation.calls.values() if one.root == root)
+def survives(driven: Driven) -> Driven:
+    """Cut off at each moment it comes to the same end, and nothing is made twice."""
+    driven.to_the_end()
+    assert set(driven.changes().values()) <= {1}
+    for moment in driven.moments or ():
+        again = driven.cut(moment, moment.frames)
+        comes_to_the_same(again, driven, f"{driven.fails}, cut at {moment.frames}")
+    return driven
+
+
+def comes_to_the_same(again: Driven, driven: Driven, where: str) -> None:
+    before = again.attempts()
+    again.to_the_end()
+    assert again.result() == driven.result(), where
+    assert again.changes() == driven.changes(), where
+    after = again.attempts()
+    assert {one: after[one] for one in before} == before, f"{where}: what was done ran again"
+    again.accounts_for_every_attempt()

@@ -17,8 +17,9 @@ from supervisor.core.evolve import attempt as evolve_attempt
 from supervisor.core.evolve import epoch as evolve_epoch
 from supervisor.core.evolve import operation as evolve_operation
 from supervisor.core.evolve import program as evolve_program
-from tests.core import test_cuts, test_program_machine
+from tests.core import cuts, test_cuts, test_program_machine
 from tests.core import test_programs as programs
+from tests.core.driven import DrivenProgram
 from tests.mutants.core_edits import Edit
 
 IN_TIME = programs.test_what_is_not_answered_in_time_stops
@@ -301,4 +302,4 @@ def test_histories_find_it_too(name: str) -> None:
 @pytest.mark.parametrize("name", ["a resume forgets the calls that are stuck"])
 def test_some_crash_finds_it_too(name: str) -> None:
     with planted(name), pytest.raises(Exception):  # noqa: B017  # whatever notices it
-        test_cuts.survives(test_cuts.EXAMPLES["key"], {})
+        cuts.survives(DrivenProgram(test_cuts.EXAMPLES["key"], {}))
