@@ -422,6 +422,16 @@ def test_a_program_whose_records_may_be_lost_goes_no_further(core: Programs) -> 
     is_the_fold_everywhere(core.frames)
 
 
+@pytest.mark.guarantee("J6", "P4", "R1")
+def test_what_runs_in_a_repaired_program_ends_and_begins_nothing(core: Programs) -> None:
+    core.send(call("first"), call("second"), GIVE)
+    one = core.of("first")
+    core.ready(one)
+    core.put(JournalRepaired(core.now.wall, 4, 5, OPERATOR, "test"))
+    assert kinds(core.exit(one, value=Result(1))) == ["AttemptEnded"]
+    assert code(core.resume(one)) == "EffectOutcomeUnknown"
+
+
 @pytest.mark.guarantee("P4")
 def test_an_end_is_written_though_there_is_no_room_for_what_comes_next(core: Programs) -> None:
     core.send(call("first"), call("second"), GIVE)

@@ -71,11 +71,11 @@ PLANTED: dict[str, tuple[Test, list[Edit]]] = {
     ),
     "a cancelled program goes on": (
         programs.test_a_cancelled_program_begins_nothing_more,
-        [Edit(_may_move, "not operation.cancel_requested and ", "")],
+        [Edit(_may_move, "operation.cancel_requested or ", "")],
     ),
     "a program that cannot be resumed is only interrupted": (
         programs.test_a_program_that_cannot_be_resumed_fails_and_says_why,
-        [Edit(standing._program_at_rest, "if program.not_resumable", "if False")],
+        [Edit(standing._program_at_rest, "program.known and program.not_resumable", "False")],
     ),
     "the first sender's authority counts": (
         programs.test_who_resumed_it_is_whose_authority_counts_from_then_on,
@@ -175,13 +175,7 @@ PLANTED: dict[str, tuple[Test, list[Edit]]] = {
     ),
     "an answer after its time counts": (
         IN_TIME,
-        [
-            Edit(
-                decide_program.approval_asked,
-                "event.now.wall >= approval.expires_at",
-                "False",
-            )
-        ],
+        [Edit(projection.approval_barred, "now.wall >= approval.expires_at", "False")],
     ),
     "time ends an approval a moment early": (
         IN_TIME,
@@ -219,7 +213,7 @@ PLANTED: dict[str, tuple[Test, list[Edit]]] = {
     ),
     "a cancelled program is approved": (
         programs.test_a_cancelled_program_asks_nobody,
-        [Edit(decide_program.approval_asked, "operation.cancel_requested", "False")],
+        [Edit(projection.approval_barred, "operation.cancel_requested", "False")],
     ),
     "what a repair lost is asked for": (
         REPAIRED,
@@ -233,7 +227,7 @@ PLANTED: dict[str, tuple[Test, list[Edit]]] = {
     ),
     "what a repair lost is approved": (
         REPAIRED,
-        [Edit(decide_program.approval_asked, "operation.lost", "False")],
+        [Edit(projection.approval_barred, "operation.lost", "False")],
     ),
     # Snapshots of them.
     "the fold read back asks for what was cancelled or lost": (
