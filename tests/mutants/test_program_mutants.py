@@ -77,6 +77,14 @@ PLANTED: dict[str, tuple[Test, list[Edit]]] = {
         programs.test_a_program_that_cannot_be_resumed_fails_and_says_why,
         [Edit(standing._program_at_rest, "program.known and program.not_resumable", "False")],
     ),
+    "an unknown effect of one that cannot be resumed is tried again": (
+        programs.test_an_unknown_effect_of_what_cannot_be_resumed_is_settled_and_never_tried_again,
+        [Edit(projection.resume_plans, "if operation.program.obstacles", "if False")],
+    ),
+    "what asks for raw inputs is evaluated without them": (
+        programs.test_raw_inputs_stay_names_in_all_that_is_folded,
+        [Edit(Walk._filled, "raw=bool(self._program.inputs)", "raw=False")],
+    ),
     "the first sender's authority counts": (
         programs.test_who_resumed_it_is_whose_authority_counts_from_then_on,
         [Edit(Walk._call, "self._operation.requester", "self._operation.by")],
