@@ -9,6 +9,8 @@ import attrs
 from supervisor.api.fields import Fields, Invalid, Query
 
 WAIT_MAX_MS = 60_000
+# Digits; the largest is an effect's, a serial and 32 bits.
+_CURSOR_MOST = 30
 
 
 @attrs.frozen
@@ -36,7 +38,9 @@ def query_wait(query: Query) -> int:
 
 def page_of(query: Query) -> Page:
     cursor = query.text("cursor")
-    if cursor is not None and not cursor.isdigit():
+    if cursor is not None and not (
+        cursor.isascii() and cursor.isdigit() and len(cursor) <= _CURSOR_MOST
+    ):
         raise Invalid("query parameter 'cursor' must be a next_cursor as it was given")
     return Page(
         query.integer("limit", 100, least=1, most=1_000),

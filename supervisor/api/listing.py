@@ -139,7 +139,8 @@ def _messages(
             message = _message(operation.request_id, operation.operation_id, kind, operation)
             yield operation.serial, message
     gone = (one for one in reversed(state.tombstones) if one.session_id == session_id)
-    start = cursor - END if cursor is not None and cursor >= END else 0
+    past = len(state.tombstones)
+    start = min(cursor - END, past) if cursor is not None and cursor >= END else 0
     for n, one in enumerate(islice(gone, start, None), start + 1):
         yield END + n, _message(one.request_id, one.operation_id, None, None)
 

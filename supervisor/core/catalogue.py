@@ -40,7 +40,7 @@ class Catalogue:
         It takes steps, not looks at operations: as many as the sets change places.
         """
         groups = [(self.of(*ALL),), *wanted]
-        number = _common(groups, END - 1 if below is None else below - 1)
+        number = _common(groups, END - 1 if below is None else min(below, END) - 1)
         while number is not None:
             yield self.ids[number]
             number = _common(groups, number - 1)

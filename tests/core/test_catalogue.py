@@ -8,11 +8,13 @@ import attrs
 import pytest
 
 from supervisor.api import listing
-from supervisor.api.command import Page
+from supervisor.api.command import Page, page_of
+from supervisor.api.fields import Invalid, Query
 from supervisor.api.routes import ListEffects, ListOperations
 from supervisor.core import catalogue
 from supervisor.core.ids import default_session
 from supervisor.core.lineage import needs_of
+from supervisor.core.ordered import END
 from supervisor.core.standing import operation_state
 from tests.core.crowd import USERS, Crowd, crowd
 from tests.core.made import NOON, effect, terms
@@ -141,6 +143,17 @@ def test_messages_are_listed_newest_first_and_evicted_ones_behind_them():
     assert known == sorted(known, key=lambda one: -core.state.operations[one].serial)
 
 
+@pytest.mark.parametrize("cursor", [0, 1 << 39, 1 << 40, 1 << 72, 10**40])
+def test_a_cursor_that_nobody_gave_shows_what_stands_below_it(full, cursor):
+    command = ListOperations(Page(1_000, cursor), *[None] * 6)
+    listed = listing.operations(full.state, command, None, full.now)["items"]
+    assert len(listed) == (len(full.state.operations) if cursor else 0)
+    asked = ListEffects(Page(1_000, cursor), None, None, None)
+    assert bool(listing.effects(full.state, asked, None, full.now)["items"]) is (cursor > 0)
+    messages = listing.session_view(full.state, default_session(1000), Page(1_000, cursor))
+    assert bool(messages["messages"]) is (0 < cursor < 1 << 40)
+
+
 class Looks:
     """How often a list asked an ordered set for its next number, and looked at an effect."""
 
@@ -197,3 +210,14 @@ def test_a_page_costs_what_it_costs_among_few(few, fuller, wanted, owner, monkey
 
     assert len(fuller.state.operations) > 5 * len(few.state.operations)
     assert cost(fuller) <= 3 * cost(few)
+
+
+@pytest.mark.parametrize("cursor", ["", "-1", "1.5", "²", "٣", "x", "9" * 31, "9" * 5_000])
+def test_a_cursor_that_is_no_number_of_ours_is_refused(cursor):
+    with pytest.raises(Invalid, match="next_cursor"):
+        page_of(Query({"cursor": [cursor]}))
+
+
+def test_the_largest_cursor_of_an_effect_is_one():
+    largest = str((END - 1) << 32 | (1 << 32) - 1)
+    assert page_of(Query({"cursor": [largest]})).cursor == int(largest)
