@@ -31,7 +31,8 @@ def with_effect(tally: Tally, before: Effect | None, after: Effect) -> Tally:
     counts: dict[str, int] = {}
     for names, by in ((was, -1), (now, 1)):
         for one in names:
-            counts[one] = counts.get(one, getattr(tally, one)) + by
+            count: int = counts[one] if one in counts else getattr(tally, one)
+            counts[one] = count + by
     return changed(tally, **counts)
 
 
