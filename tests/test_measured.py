@@ -51,3 +51,19 @@ def test_only_what_is_quick_is_traced():
     assert measured._is_traced(plain)
     plain.nodeid = "tests/cli/test_x.py::y"
     assert not measured._is_traced(plain)
+
+
+def test_a_whole_run_is_judged_and_one_of_chosen_tests_only_when_asked():
+    def judged(measured_asked: bool = False, privileged: bool = False, chosen: str = "") -> bool:
+        option = SimpleNamespace(keyword=chosen, markexpr="", deselect=None, privileged=privileged)
+        config = SimpleNamespace(
+            option=option,
+            args_source=pytest.Config.ArgsSource.TESTPATHS,
+            getoption={"--measured": measured_asked}.__getitem__,
+        )
+        return measured.is_judged(config)
+
+    assert judged()
+    assert not judged(privileged=True)
+    assert not judged(chosen="budget")
+    assert judged(measured_asked=True, chosen="budget")

@@ -69,14 +69,17 @@ def show(names: Iterable[str], load: Load, on_frame: OnFrame, on_snapshot: OnSna
     vouched for and what follows it up to the damage; without one, what is intact from the first
     segment on, as if there had never been a snapshot."""
     names = list(names)
-    for found in [*vouched(names, load), None]:
-        if found is None:
-            on_snapshot(0, memoryview(b""))
+
+    def pass_on(found: Snapshot | None) -> None:
         following = Following(found, on_frame, on_snapshot)
+        _walk(names, load, following.see, found)
+        following.release()
+
+    for found in vouched(names, load):
         with contextlib.suppress(BadSnapshot):
-            _walk(names, load, following.see, found)
-            following.release()
-            return
+            return pass_on(found)
+    on_snapshot(0, memoryview(b""))
+    return pass_on(None)
 
 
 def vouched(names: Iterable[str], load: Load) -> Iterator[Snapshot]:

@@ -11,15 +11,23 @@ from supervisor.core.ids import OperationId, SessionId, default_session
 from supervisor.core.line import Line
 from supervisor.core.lineage import previous_alive
 from supervisor.core.record import (
+    ApprovalAnswered,
+    ApprovalExpired,
+    ApprovalRequested,
     CallAccepted,
+    Ended,
     Identity,
     Kind,
+    NodeBound,
     OperationAbandoned,
     OperationAccepted,
     OperationEvicted,
+    ProgramAccepted,
+    ProgramEnded,
     ReconcilerStarted,
     Record,
     Relaunch,
+    SessionCreated,
     SessionEnded,
     TombstoneExpired,
     TombstoneRenewed,
@@ -27,6 +35,7 @@ from supervisor.core.record import (
 from supervisor.core.state import Attempt, Phase
 from supervisor.core.step import ProvenDead, ReconcilerAnswered, SessionAsked
 from tests.core.made import ASK, CLIENT, NEVER, Core, code, effect, terms
+from tests.core.test_programs import APPROVE, GIVE, Programs, call
 
 
 def refused(core: Core, record: Record, says: str) -> None:
@@ -165,3 +174,52 @@ def test_another_lineage_in_the_same_operation_stands_in_nobodys_way():
     operation = attrs.evolve(operation, calls=operation.calls.set(first.call_id, lost))
     assert previous_alive(operation, lost) is not None
     assert previous_alive(operation, second) is None
+
+
+def test_a_program_is_accepted_once_and_each_of_its_facts_is_said_once():
+    core = Programs()
+    core.send(call("charge"), APPROVE, {"id": "sum", "bind": "input"}, GIVE)
+    at, terms_ = (core.wall, core.one), core.program.program.terms
+    document = core.program.program.document
+    dispatch = core.begin(terms(effect()))
+    other = (core.wall, core.operation(dispatch).operation_id)
+    asked = ApprovalRequested(*at, "ok", ("group:finance",), "Ship it?", ("yes",), core.wall + 9)
+    refused(core, ProgramAccepted(*at, document, None, terms_), "was accepted twice")
+    refused(core, ProgramAccepted(*other, document, None, terms_), "is no program")
+    refused(core, NodeBound(*other, "sum", 1), "is no program, or one that has ended")
+    refused(core, ApprovalExpired(*at, "ok"), "does not wait for that")
+    refused(core, ApprovalExpired(*other, "ok"), "is no program, or one that has ended")
+    core.put(NodeBound(*at, "sum", 1), asked)
+    refused(core, NodeBound(*at, "sum", 1), "was bound before")
+    refused(core, asked, "one waits already")
+    core.put(ApprovalExpired(*at, "ok"))
+    refused(core, ApprovalExpired(*at, "ok"), "does not wait for that")
+    refused(core, ApprovalAnswered(*at, "ok", "yes", "", CLIENT), "does not wait for that")
+    refused(core, asked, "or this one did")
+    core.put(ProgramEnded(*at, "out", Ended.GAVE, 1))
+    refused(core, ProgramEnded(*at, "out", Ended.GAVE, 1), "one that has ended")
+
+
+def test_a_node_that_is_none_or_has_called_calls_nothing():
+    core = Programs()
+    core.send(call("charge"), GIVE)
+    known = core.program.calls[core.of("charge")]
+    dispatch = core.begin(terms(effect()))
+    for operation_id in (core.one, core.operation(dispatch).operation_id):
+        record = CallAccepted(
+            core.wall,
+            operation_id,
+            core.name("call"),
+            known.terms,
+            {},
+            10_000,
+            CLIENT,
+            node="charge",
+        )
+        refused(core, record, "its node cannot call")
+
+
+def test_a_session_is_created_once():
+    core = Core()
+    core.do(SessionAsked(core.now, SessionId("ses_1"), "s1", CLIENT))
+    refused(core, SessionCreated(1, SessionId("ses_1"), "s2", CLIENT), "created twice")

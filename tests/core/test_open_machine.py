@@ -32,6 +32,7 @@ def answers(machine: Agents) -> set[Answer]:
 
 
 @GUARANTEES
+@pytest.mark.many
 def test_no_history_of_agents_repeats_loses_or_strands_an_effect():
     machines = [history(seed) for seed in range(14)]
     told = {name for machine in machines for name in machine.story}

@@ -297,6 +297,7 @@ GUARANTEES = pytest.mark.guarantee("A3", "A4", "A5", "A6", "A7", "A9", "E4", "E9
 
 
 @GUARANTEES
+@pytest.mark.many
 @pytest.mark.parametrize("contract", [NEVER, KEY, ASK])
 def test_no_short_story_makes_a_write_twice_or_tells_of_one_that_was_not_made(contract):
     assert tell(contract, 8) > 1_000

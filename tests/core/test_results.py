@@ -5,17 +5,28 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.contract import Verdict
-from supervisor.core.decide.results import given
+from supervisor.core.decide.results import given, next_known_result
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import evolve
+from supervisor.core.ids import AttemptKey
 from supervisor.core.lineage import effect_verdict
-from supervisor.core.record import Blob, CallResultLost, EffectResultLost, Result
-from supervisor.core.step import BlobLost, Confirmed, TimePassed
-from tests.core.made import Core, code, effect, kinds, terms
+from supervisor.core.record import Blob, CallResultLost, EffectResultLost, Outcome, Result
+from supervisor.core.step import (
+    BlobLost,
+    Confirmed,
+    Exited,
+    ReconcilerAnswered,
+    ResolveAsked,
+    TimePassed,
+)
+from tests.core.made import CLIENT, KEY, Core, code, effect, kinds, terms
+from tests.core.test_programs import GIVE, Programs
+from tests.core.test_programs import call as node
 from tests.core.test_whole import is_the_fold_everywhere
 
 BLOB = Blob("a" * 64, 20_000)
 ONE = terms(effect())
+TWO = terms(effect("charge", KEY), effect("mail", KEY))
 
 
 def finished(core, request_id="r1", of=ONE, result=BLOB):
@@ -101,3 +112,53 @@ def test_a_result_of_what_is_not_kept_any_more_goes_into_no_blob():
     said = Confirmed(core.now, call_id, 0, 0, True, Result("x"))
     assert given(core.state, said) == Result("x")
     assert given(Core().state, said) is None
+
+
+@pytest.mark.guarantee("E8")
+def test_whatever_brings_a_result_may_have_it_in_a_blob_but_what_a_program_evaluates():
+    """A program's bindings are evaluated from the state alone."""
+    result = Result("large")
+
+    def bringing(call_id, effect_id):
+        return (
+            Confirmed(core.now, call_id, 0, 0, True, result),
+            Exited(core.now, call_id, 0, Outcome.SUCCEEDED, 1, value=result),
+            ReconcilerAnswered(core.now, effect_id, True, result),
+            ResolveAsked(core.now, effect_id, CLIENT, True, "seen", None, result),
+        )
+
+    core = Core()
+    call_id = core.begin(ONE)
+    core.announce(call_id)
+    effect_id = core.effect(call_id).effect_id
+    assert all(given(core.state, one) == result for one in bringing(call_id, effect_id))
+    without = (
+        Confirmed(core.now, call_id, 0, 0, True),
+        Exited(core.now, call_id, 0, Outcome.SUCCEEDED, 1),
+        BlobLost(core.now, core.operation(call_id).operation_id, BLOB.digest, "missing"),
+    )
+    assert all(given(core.state, one) is None for one in without)
+    core = Programs()
+    core.send(node("charge"), GIVE)
+    call_id = core.of("charge")
+    core.ready(call_id)
+    core.announce(call_id, "charge")
+    effect_id = core.effect(call_id).effect_id
+    assert all(given(core.state, one) is None for one in bringing(call_id, effect_id))
+
+
+@pytest.mark.guarantee("E8")
+def test_what_is_recorded_at_the_next_ordinal_is_known_before_it_is_announced():
+    core = Core()
+    call_id = finished(core, of=TWO)
+    known = core.operation(call_id), AttemptKey(call_id, 0)
+    assert next_known_result(*known) is None, "one ordinal is announced, and no more is recorded"
+    again = core.begin(TWO, "r2")
+    core.announce(again, "charge")
+    core.confirm(again, result=Result(blob=BLOB))
+    core.lose(again)
+    core.resume(again)
+    retried = core.newest(again)
+    core.ready(retried)
+    key = AttemptKey(retried, core.call(retried).attempts[-1].number)
+    assert next_known_result(core.operation(retried), key) == Result(blob=BLOB)

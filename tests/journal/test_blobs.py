@@ -203,3 +203,17 @@ def test_one_that_is_there_is_written_once_and_its_name_made_durable_again(tmp_p
         blobs.put(tmp_path, DIGEST, CONTENT)
     assert (tmp_path / DIGEST).stat().st_ino == before
     assert tmp_path in synced
+
+
+def test_what_is_stored_is_told_by_name_and_what_cannot_be_removed_stays(tmp_path: Path) -> None:
+    directory = tmp_path / "blobs"
+    assert blobs.stored(directory) == []
+    blobs.put(directory, DIGEST, CONTENT)
+    other = "0" * 64
+    (directory / other).mkdir()  # nothing that can be unlinked
+    (directory / f"{DIGEST}.1-0.tmp").write_bytes(b"half")
+    assert sorted(blobs.stored(directory)) == sorted([DIGEST, other])
+    assert blobs.remove(directory, [other, DIGEST]) == 1
+    assert blobs.stored(directory) == [other]
+    blobs.clear(directory)
+    assert [one.name for one in directory.iterdir()] == [other]
