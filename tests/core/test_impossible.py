@@ -10,12 +10,17 @@ from supervisor.core.evolve import evolve
 from supervisor.core.ids import OperationId, SessionId, default_session
 from supervisor.core.line import Line
 from supervisor.core.lineage import previous_alive
+from supervisor.core.note import note
 from supervisor.core.record import (
+    Answer,
     ApprovalAnswered,
     ApprovalExpired,
     ApprovalRequested,
     CallAccepted,
+    ContinuationEnded,
+    ContinuationOpened,
     Ended,
+    Ending,
     Identity,
     Kind,
     NodeBound,
@@ -27,13 +32,16 @@ from supervisor.core.record import (
     ReconcilerStarted,
     Record,
     Relaunch,
+    RepeatAnswered,
     SessionCreated,
     SessionEnded,
     TombstoneExpired,
     TombstoneRenewed,
+    Trigger,
 )
 from supervisor.core.state import Attempt, Phase
 from supervisor.core.step import ProvenDead, ReconcilerAnswered, SessionAsked
+from tests.core.agent import WRITE, Agent
 from tests.core.made import ASK, CLIENT, NEVER, Core, code, effect, terms
 from tests.core.test_programs import APPROVE, GIVE, Programs, call
 
@@ -223,3 +231,25 @@ def test_a_session_is_created_once():
     core = Core()
     core.do(SessionAsked(core.now, SessionId("ses_1"), "s1", CLIENT))
     refused(core, SessionCreated(1, SessionId("ses_1"), "s2", CLIENT), "created twice")
+
+
+def test_continuations_follow_one_another_and_a_request_has_one_answer():
+    core = Agent()
+    at = (core.wall, core.op)
+    refused(core, ContinuationOpened(*at, 1, Trigger.MANUAL, CLIENT, 0), "does not follow")
+    refused(core, ContinuationEnded(*at, 1, Ending.DONE, CLIENT), "is not open")
+    asked = core.asking(WRITE, request_id="t1")
+    assert core.do(asked).refusal is None
+    again = RepeatAnswered(*at, asked.call_id, 0, "t1", "d" * 64, Answer.JOINED, CLIENT)
+    refused(core, again, "is answered already")
+    core.put(ContinuationEnded(*at, 0, Ending.DONE, CLIENT))
+    refused(core, ContinuationEnded(*at, 0, Ending.DONE, CLIENT), "is not open")
+    refused(core, ContinuationOpened(*at, 2, Trigger.MANUAL, CLIENT, 0), "does not follow")
+
+
+def test_what_is_no_open_operation_has_no_continuation_and_no_note():
+    core = Core()
+    operation = core.operation(core.begin(terms(effect())))
+    at = (core.wall, operation.operation_id)
+    refused(core, ContinuationOpened(*at, 0, Trigger.MESSAGE, CLIENT), "does not follow")
+    assert note(core.state, operation) == ""

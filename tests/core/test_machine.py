@@ -68,6 +68,7 @@ REFUSALS = {
     "UndeclaredEffect",
 }
 
+pytestmark = pytest.mark.many
 GUARANTEES = pytest.mark.guarantee(
     "B3", "B9", "E1", "E6", "E7", "E9", "E10", "E12", "E14", "J1", "R1", "R4", "R8", "R11", "R13"
 )

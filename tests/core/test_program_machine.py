@@ -22,6 +22,7 @@ def history(seed: int, length: int = 200, disk=None) -> Programmers:
     return machine
 
 
+pytestmark = pytest.mark.many
 GUARANTEES = pytest.mark.guarantee(
     "B3", "B9", "E1", "E9", "P3", "P4", "P5", "P6", "R1", "R4", "R8", "R11", "R13"
 )
