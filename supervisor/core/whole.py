@@ -114,6 +114,10 @@ def _made_in(cls: type[Any], **members: Any) -> Any:
     )
 
 
+def _operation_out(cls: type[Operation]) -> Any:
+    return _made_out(cls, tally=override(omit=True))
+
+
 def _operation_in(cls: type[Operation]) -> Callable[[Any, Any], Operation]:
     untallied = _made_in(cls, tally=override(omit=True))
 
@@ -128,9 +132,7 @@ def _is_operation(cls: Any) -> bool:
     return cls is Operation
 
 
-_CONVERTER.register_unstructure_hook_factory(
-    _is_operation, lambda cls: _made_out(cls, tally=override(omit=True))
-)
+_CONVERTER.register_unstructure_hook_factory(_is_operation, _operation_out)
 _CONVERTER.register_structure_hook_factory(_is_operation, _operation_in)
 # Made when they are first needed: many a start reads no snapshot, and makes none for long.
 _OUT: dict[type[Any], Any] = {}
@@ -258,7 +260,7 @@ def _block(part: Any) -> Block:
     if columns.keys() != {*_COLUMNS}:
         raise UnknownWhole("no block of tombstones")
     for name, column in columns.items():
-        if type(column) is not list or {*map(type, column)} != {str}:
+        if type(column) is not list or {*map(type, cast("list[object]", column))} != {str}:
             raise UnknownWhole(f"no column of tombstones: {name}")
     return Block(**{name: tuple(column) for name, column in columns.items()})
 
