@@ -321,6 +321,20 @@ def test_fail_fast_ends_what_changes_nothing_and_lets_the_rest_end(core: Program
 
 
 @pytest.mark.guarantee("P5")
+def test_fail_fast_ends_what_runs_where_there_is_no_room_to_say_what_waits(core: Programs) -> None:
+    core.send(parallel(a=[call("x")], b=[call("x")], c=[call("x")]), GIVE)
+    a, b, c = (core.of(f"both.{name}.x") for name in "abc")
+    for one in (a, b):
+        core.ready(one)
+    failed = core.without_room(core.exiting(a, Outcome.FAILED))
+    assert [one.call_id for one in failed.directives] == [b]  # type: ignore[union-attr]  # EndAttempt
+    assert core.call(c).queued is not None
+    ended = core.exit(b, Outcome.CANCELLED)
+    assert kinds(ended) == ["AttemptEnded", "CallRefused"]
+    assert core.call(c).queued is None
+
+
+@pytest.mark.guarantee("P5")
 def test_collect_runs_all(core: Programs) -> None:
     core.send(parallel("collect", a=[call("x")], b=[call("x"), call("y")]), GIVE)
     core.ready(core.of("both.a.x"))

@@ -63,7 +63,11 @@ PLANTED: dict[str, tuple[Test, list[Edit]]] = {
     ),
     "an end waits for room for what comes next": (
         programs.test_an_end_is_written_though_there_is_no_room_for_what_comes_next,
-        [Edit(onward, "instead=decision", "instead=None")],
+        [Edit(onward, "instead=", "instead=None and ")],
+    ),
+    "a group without room lets its branches run on": (
+        programs.test_fail_fast_ends_what_runs_where_there_is_no_room_to_say_what_waits,
+        [Edit(onward, "(*decision.directives, *ends)", "decision.directives")],
     ),
     "an ended program goes on": (
         programs.test_reject_stops,

@@ -59,7 +59,8 @@ _MOVES = (ProgramSubmitted, Ready, Withheld, Exited, Lost, ResumeAsked, Approval
 
 def onward(state: State, event: Input, decision: Decision) -> Decision:
     """The decision with what its program does next, in the same frame. `instead` is the
-    decision without that, for when there is no room."""
+    decision without that, for when there is no room: only attempts that the program has no
+    use for any more are ended all the same, which takes no record."""
     if not isinstance(event, _MOVES) or not decision.records or decision.operation_id is None:
         return decision
     if isinstance(event, Ready) and decision.refusal is None:
@@ -75,11 +76,12 @@ def onward(state: State, event: Input, decision: Decision) -> Decision:
     walk.whole()
     if not walk.records and not walk.directives:
         return decision
+    ends = tuple(one for one in walk.directives if isinstance(one, EndAttempt))
     return attrs.evolve(
         decision,
         records=(*decision.records, *walk.records),
         directives=(*decision.directives, *walk.directives),
-        instead=decision,
+        instead=attrs.evolve(decision, directives=(*decision.directives, *ends)),
     )
 
 
