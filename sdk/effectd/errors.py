@@ -294,6 +294,11 @@ CODES: Mapping[str, Code] = {
     "UnknownHandler": Code(UnknownHandler, False, "There is no such tool."),
     "NotFound": Code(NotFound, False, "There is no such thing."),
     "InvalidInput": Code(InvalidInput, False, "The input was not valid; correct it."),
+    "ConfigurationRefused": Code(
+        Conflict,
+        False,
+        "The service's configuration is wrong, and a person must correct it. Nothing has changed.",
+    ),
     "LimitExceeded": Code(LimitExceeded, False, "A limit was reached; nothing was started."),
     "SandboxUnavailable": Code(
         Unavailable,

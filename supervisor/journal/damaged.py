@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from supervisor.journal.log import JournalPoisoned, JournalStats, Recovered
+from supervisor.journal.errors import JournalPoisoned
+from supervisor.journal.health import JournalStats, Recovered
 
 
 class DamagedJournal:

@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from supervisor.journal.chain import Tip, Walker, segments_among
+from supervisor.journal.chain import Tip, Walker
 from supervisor.journal.codec import GENESIS, Line, Previous, parse_header
+from supervisor.journal.naming import segments_among
 from supervisor.journal.read import Entry, Reader, entries, entry_of
 
 PAUSE_S = 0.2

@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 from supervisor.journal.archive import set_aside
-from supervisor.journal.chain import SegmentName, Tip, Walked, Walker, segments_among
+from supervisor.journal.chain import Tip, Walked, Walker
 from supervisor.journal.codec import Line, TooNew
 from supervisor.journal.errors import JournalCorrupt, JournalIOError, JournalTooNew
 from supervisor.journal.file import Os
+from supervisor.journal.naming import SegmentName, segments_among
 from supervisor.journal.proven import Following, OnFrame, OnSnapshot, show
 from supervisor.journal.segments import (
     START,

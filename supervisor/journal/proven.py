@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 
-from supervisor.journal.chain import Walker, consecutive
+from supervisor.journal.chain import Walker
 from supervisor.journal.codec import Frame, Line, TooNew, own_kind, parse_made
 from supervisor.journal.errors import JournalCorrupt
+from supervisor.journal.naming import consecutive
 from supervisor.journal.snapshot import BadSnapshot, Snapshot, known, parse, snapshots_among
 
 OnFrame = Callable[[Frame], None]

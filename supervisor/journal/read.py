@@ -12,9 +12,10 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from supervisor.journal.chain import Emit, Walked, Walker, segments_among, unbroken_since
+from supervisor.journal.chain import Emit, Walked, Walker
 from supervisor.journal.codec import Frame, Line, TooNew
 from supervisor.journal.errors import JournalError, JournalIOError, JournalTooNew
+from supervisor.journal.naming import segments_among, unbroken_since
 from supervisor.journal.proven import vouched
 from supervisor.journal.snapshot import Found, Snapshot, find, known, snapshots_among
 

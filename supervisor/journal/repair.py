@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from supervisor.core.record import JournalRepaired
 from supervisor.journal import lock
-from supervisor.journal.chain import SegmentName, Walker, segment_name, segments_among
+from supervisor.journal.chain import Walker
 from supervisor.journal.codec import (
     FILLER,
     LENGTH_MAX,
@@ -47,6 +47,7 @@ from supervisor.journal.errors import (
     JournalTooNew,
 )
 from supervisor.journal.file import REAL, Os
+from supervisor.journal.naming import SegmentName, segment_name, segments_among
 from supervisor.journal.records import encode as encode_records
 from supervisor.journal.segments import START, Point, Spare, make_spare, write_whole
 from supervisor.journal.snapshot import Snapshot, find, known, snapshots_among

@@ -13,7 +13,6 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from supervisor.journal.chain import segment_name
 from supervisor.journal.codec import (
     FILLER,
     GENESIS,
@@ -26,6 +25,7 @@ from supervisor.journal.codec import (
     is_filler,
 )
 from supervisor.journal.file import Os
+from supervisor.journal.naming import segment_name
 
 _CHUNK = 1 << 20
 

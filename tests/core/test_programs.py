@@ -75,7 +75,7 @@ class Programs(Core):
                 max_run_ms=members.pop("max_run_ms", 600_000),
                 document=document,
                 input=members.pop("given", None),
-                terms=HANDLERS,
+                terms=members.pop("terms", HANDLERS),
                 **members,
             )
         )

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from supervisor.journal.chain import Emit, Walker, segments_among
+from supervisor.journal.chain import Emit, Walker
 from supervisor.journal.codec import SECTOR, encode, parse
 from supervisor.journal.errors import JournalCorrupt, JournalTooNew
+from supervisor.journal.naming import segments_among
 from tests.journal.driver import Driver
 from tests.journal.fakeos import FakeOs, contents_of
 from tests.journal.visited import visited

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from supervisor.journal.chain import Walker, segments_among
+from supervisor.journal.chain import Walker
 from supervisor.journal.errors import JournalCorrupt
+from supervisor.journal.naming import segments_among
 from tests.journal.driver import Driver, recovered
 from tests.journal.fakeos import FakeOs, contents_of
 

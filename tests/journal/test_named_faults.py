@@ -11,7 +11,7 @@ import trio
 
 from supervisor.core.record import By, JournalRepaired
 from supervisor.journal import codec, lock, repair
-from supervisor.journal.chain import Walker, segment_name, segments_among
+from supervisor.journal.chain import Walker
 from supervisor.journal.codec import GENESIS, Frame, Header, Repair
 from supervisor.journal.commit import BATCH_FRAMES, Committer
 from supervisor.journal.damaged import DamagedJournal
@@ -19,6 +19,7 @@ from supervisor.journal.durably import append_line
 from supervisor.journal.errors import JournalCorrupt, JournalTooNew
 from supervisor.journal.file import REAL
 from supervisor.journal.log import Journal
+from supervisor.journal.naming import segment_name, segments_among
 from supervisor.journal.read import Entry, Reader, read_frames
 from supervisor.journal.repair import NotRepairable
 from supervisor.journal.segments import Writer
