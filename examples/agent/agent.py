@@ -9,6 +9,7 @@ before its time is up (its "time limit"), after which it continues by itself.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import uuid
@@ -105,7 +106,8 @@ class Agent:
                 told = unknown.for_model
                 effect_id = unknown.document.get("effect_id")
                 if unknown.code == "ReconciliationRequired" and effect_id is not None:
-                    self.client.reconcile(effect_id)  # the provider can tell
+                    with contextlib.suppress(Refused):  # somebody asked already, or not just now
+                        self.client.reconcile(effect_id)  # the provider can tell
             except CallInterrupted as interrupted:
                 raise CutOff from interrupted
             except CallEnded as ended:

@@ -51,21 +51,24 @@ def typed(directory: Path, script: str) -> str:
     }
     here = directory / "here"
     here.mkdir()
-    shell = subprocess.Popen(
-        ["sh", "-eu", "-c", script],
-        cwd=here,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, _ = shell.communicate(timeout=DEADLINE_S)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(shell.pid, signal.SIGKILL)
-        shell.wait()
+    # Into a file: what is left running when a command failed would keep a pipe open.
+    with open(directory / "output", "w+", encoding="utf-8") as output:
+        shell = subprocess.Popen(
+            ["sh", "-eu", "-c", script],
+            cwd=here,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            shell.wait(timeout=DEADLINE_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(shell.pid, signal.SIGKILL)
+            shell.wait()
+            output.seek(0)
+            out = output.read()
     assert shell.returncode == 0, out
     return out
 
