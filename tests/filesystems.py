@@ -92,17 +92,18 @@ def mounted(source: str, at: Path, kind: str, options: str = "") -> Iterator[Non
         yield
     finally:
         unmount(at)
-        _wait_until_released(Path("/sys/fs") / kind / Path(source).name)
 
 
 def mount(source: str, at: Path, kind: str, options: str = "") -> None:
     """The system call itself: a test of many mounts starts no process for each."""
+    if kind != "tmpfs":  # whose source names nothing
+        _wait_until_released(Path("/sys/fs") / kind / Path(source).name)
     _call("mount", source.encode(), bytes(at), kind.encode(), 0, options.encode())
 
 
 def _wait_until_released(live: Path) -> None:
-    """The kernel keeps a file system as it is, a cut power included, while any namespace has
-    it: one that a sandbox of another test has just copied and not emptied yet."""
+    """A device that is mounted somewhere would be given as it is, a cut power included: a sandbox
+    of another test may just have copied the namespace, and not emptied its own yet."""
     until = time.monotonic() + _RELEASE_S
     while live.exists():
         if time.monotonic() > until:
