@@ -136,8 +136,8 @@ def _relaunched(daemon: Daemon, harm: Callable[[Path], None]) -> Document:
     accepted = api.dispatch("pair", given, "pair").ok()
     world.arrived("pair leave other")
     daemon.kill9()
-    world.release()
     daemon.start()
+    world.release()  # not sooner: it had leave, and a moment to live
     [blob] = files(daemon)
     harm(blob)
     api.resume(accepted["operation_id"], "again")

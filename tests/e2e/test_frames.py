@@ -83,8 +83,8 @@ class Run:
 
     def _crash(self) -> None:
         self.daemon.kill9()
-        self.daemon.world.release()
         self.daemon.start()
+        self.daemon.world.release()
 
     def _settle(self) -> None:
         api, world = self.daemon.api, self.daemon.world

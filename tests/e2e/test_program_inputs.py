@@ -207,8 +207,8 @@ def test_an_unknown_effect_of_a_program_with_raw_inputs_is_settled_and_not_resum
     one = send(api, nodes, inputs={"tag": tag}).ok()["operation_id"]
     world.arrived(f"{tag} made key")
     daemon.kill9()
-    world.release()
     daemon.start()
+    world.release()
     assert api.final(one)["state"] == "unknown"
     recovery = api.recovery(one)
     assert "resume" not in recovery["allowed_actions"]

@@ -102,8 +102,8 @@ def test_a_killed_program_goes_on_at_the_interrupted_node(daemon: Daemon) -> Non
     one = accepted["operation_id"]
     world.arrived(f"{tag}-2 made key")
     daemon.kill9()
-    world.release()
     daemon.start()
+    world.release()
     stands = api.final(one)
     assert stands["state"] == "unknown"
     assert world.changes(f"{tag}-3") == {}
@@ -179,8 +179,8 @@ def test_branches_run_beside_one_another_and_finished_ones_are_not_run_again(
         assert time.monotonic() < deadline
         time.sleep(0.05)
     daemon.kill9()
-    world.release()
     daemon.start()
+    world.release()
     done = api.resume(one).ok()
     assert done["state"] == "succeeded", done
     assert set(done["result"]["all"]) == {"b0", "b1", "b2"}
