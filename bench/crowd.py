@@ -11,111 +11,33 @@ from typing import Any
 
 import orjson
 
-from supervisor.core.checkpoint import canonical_digest
+from bench.deciding import BY, INPUT, Deciding, terms
 from supervisor.core.contract import Contract
-from supervisor.core.decide import decide
-from supervisor.core.evolve import fold
-from supervisor.core.ids import CallId, EffectId, OperationId, SessionId
-from supervisor.core.moment import Moment
-from supervisor.core.record import (
-    By,
-    DeclaredEffect,
-    Ending,
-    Exit,
-    Identity,
-    Outcome,
-    Result,
-    Terms,
-)
+from supervisor.core.ids import CallId, OperationId
+from supervisor.core.record import Ending
 from supervisor.core.state import State
-from supervisor.core.step import (
-    Announced,
-    CallAsked,
-    Confirmed,
-    EndAsked,
-    Exited,
-    Input,
-    Opened,
-    Ready,
-    Restarted,
-    Submitted,
-)
+from supervisor.core.step import CallAsked, EndAsked, Opened
 from supervisor.core.whole import parts, state_from
 
 TEN = 10
-BOOT = "00000000-0000-0000-0000-000000000000"
-BY = By(1000, 42)
-SESSION = SessionId("uid:1000")
-TERMS = Terms(
-    handler="charge",
-    digest="d" * 64,
-    timeout_ms=10_000,
-    grace_ms=2_000,
-    read_only=False,
-    effects=(DeclaredEffect("charge", Contract.IDEMPOTENCY_KEY),),
-)
-_INPUT = {"account": "acct_1029384756", "amount": 1299, "currency": "EUR", "note": "invoice 7"}
-_RESULT = Result({"id": "ch_3PqR8s2eZvKYlo2C", "status": "succeeded", "amount": 1299})
-_MS = 1_000_000
+_BEGIN = 1_790_000_000_000_000_000
 _NAME = re.compile(rb"_([0-9]{20})(?![0-9])")
 _COPY = 10**6  # more names than ten operations have
 
 
-class Crowd:
-    """A state, and what can be done in it; a clock that a decision moves on by 1 ms."""
+class Crowd(Deciding):
+    """Operations of both kinds; what happens comes after all that has happened in `state`."""
 
     def __init__(self, state: State | None = None, named: int = 10**18) -> None:
-        self.state = state or State()
-        self.at = max(self.state.latest, 1_790_000_000_000 * _MS)
-        self._named = named
-
-    @property
-    def now(self) -> Moment:
-        return Moment(self.at, self.at, BOOT)
-
-    def do(self, event: Input) -> None:
-        decision = decide(self.state, event)
-        assert decision.refusal is None, decision.refusal
-        self.state = fold(self.state, self.state.position + 1, decision.records)
-        self.at += _MS
-
-    def name(self, prefix: str) -> str:
-        self._named += 1
-        return f"{prefix}_{self._named:020}"
-
-    def restart(self) -> None:
-        epoch = self.state.epoch + 1
-        self.do(Restarted(self.now, epoch, "0.1.0", frozenset(), frozenset()))
-
-    def submitted(self) -> CallId:
-        call = CallId(self.name("call"))
-        self.do(
-            Submitted(
-                **self._message(),
-                call_id=call,
-                terms=TERMS,
-                input=_INPUT,
-                timeout_ms=TERMS.timeout_ms,
-            )
-        )
-        return call
+        state = state or State()
+        made_of = terms(Contract.IDEMPOTENCY_KEY)
+        super().__init__(made_of, state, at=max(state.latest, _BEGIN), named=named)
 
     def opened(self) -> OperationId:
-        members = self._message()
+        members = self.message()
         self.do(Opened(**members))
         one: OperationId = members["operation_id"]
         return one
-
-    def _message(self) -> dict[str, Any]:
-        return {
-            "now": self.now,
-            "operation_id": OperationId(self.name("op")),
-            "session_id": SESSION,
-            "request_id": self.name("turn"),
-            "request_digest": canonical_digest([TERMS.handler, _INPUT]),
-            "by": BY,
-            "max_run_ms": 600_000,
-        }
 
     def asked(self, one: OperationId) -> CallId:
         call = CallId(self.name("call"))
@@ -127,27 +49,14 @@ class Crowd:
                 by=BY,
                 request_id=self.name("ask"),
                 request_digest="a" * 64,
-                terms=TERMS,
-                input={**_INPUT, "note": call},
-                timeout_ms=TERMS.timeout_ms,
+                terms=self.terms,
+                input={**INPUT, "note": call},
+                timeout_ms=self.terms.timeout_ms,
                 margin_ms=0,
                 continuation=None,
             )
         )
         return call
-
-    def began(self, call: CallId) -> CallId:
-        effect, identity = EffectId(self.name("eff")), Identity(100, 5, BOOT)
-        self.do(Ready(self.now, call, TERMS.digest, identity, ("seccomp",), 0, effect))
-        digest = canonical_digest(_INPUT)
-        self.do(Announced(self.now, call, 0, "charge", _INPUT, digest, effect))
-        return call
-
-    def finished(self, call: CallId) -> None:
-        self.began(call)
-        self.do(Confirmed(self.now, call, 0, 0, applied=True, result=_RESULT))
-        ended = (Outcome.SUCCEEDED, 1_000, Exit(code=0))
-        self.do(Exited(self.now, call, 0, *ended, value=_RESULT))
 
     def ten(self) -> None:
         interrupted = self.opened()

@@ -17,42 +17,16 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from supervisor.core.checkpoint import canonical_digest
+from bench.deciding import MS, Deciding, terms
 from supervisor.core.contract import Contract
-from supervisor.core.decide import decide
-from supervisor.core.evolve import fold
-from supervisor.core.ids import CallId, EffectId, OperationId, SessionId
-from supervisor.core.moment import Moment
-from supervisor.core.record import By, DeclaredEffect, Exit, Identity, Outcome, Result, Terms
 from supervisor.core.state import State
-from supervisor.core.step import (
-    Announced,
-    Confirmed,
-    Exited,
-    Input,
-    Ready,
-    Restarted,
-    Submitted,
-)
 from supervisor.journal.commit import BATCH_BYTES, BATCH_FRAMES
 from supervisor.journal.file import REAL
 from supervisor.journal.records import encode as encode_records
 from supervisor.journal.segments import START, Writer, make_spare
 
-BOOT = "00000000-0000-0000-0000-000000000000"
-_MS = 1_000_000
-_AGO = 3_600_000 * _MS  # recent, so that nothing of it is let go for its age
+_AGO = 3_600_000 * MS  # recent, so that nothing of it is let go for its age
 _NUMBER = re.compile(rb"(?<![0-9a-f])[0-9]{19,20}(?![0-9a-f])")
-_TERMS = Terms(
-    handler="charge",
-    digest="d" * 64,
-    timeout_ms=10_000,
-    grace_ms=2_000,
-    read_only=False,
-    effects=(DeclaredEffect("charge", Contract.NO_SAFE_RETRY),),
-)
-_INPUT = {"account": "acct_1029384756", "amount": 1299, "currency": "EUR", "note": "invoice 7"}
-_RESULT = {"id": "ch_3PqR8s2eZvKYlo2C", "status": "succeeded", "amount": 1299}
 
 
 class Made(NamedTuple):
@@ -88,30 +62,28 @@ class _Pattern:
         ]
 
 
-class _History:
-    """Decides, folds and collects frames; writes them in batches as large as the daemon's."""
+class _History(Deciding):
+    """Collects the frames of what is decided; writes them in batches as large as the daemon's."""
 
     def __init__(self, directory: Path, *, segment_bytes: int, kept: int) -> None:
+        super().__init__(
+            terms(Contract.NO_SAFE_RETRY),
+            State(),
+            at=time.time_ns() - _AGO,
+            on_frame=lambda records: self.put(encode_records(records), len(records)),
+            operations_kept=kept,
+        )
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fd = REAL.open_directory(directory, create=False)
-        self._size, self._kept = segment_bytes, kept
+        self._size = segment_bytes
         self._writer = Writer(REAL, self._fd, START, align=512)
         self._most = min(BATCH_BYTES, segment_bytes // 4)
         self._batch: list[bytes] = []
         self._batched = 0
         self._number = 0
-        self._state = State()
         self.records = self.frames = self.bytes = 0
-        self._begun = time.time_ns() - _AGO
-        self._made = 0
         self._taken: list[bytes] = []
         self._rotate()
-
-    def do(self, event: Input) -> None:
-        decision = decide(self._state, event)
-        assert decision.refusal is None, decision.refusal
-        self._state = fold(self._state, self._state.position + 1, decision.records)
-        self.put(encode_records(decision.records), len(decision.records))
 
     def put(self, payload: bytes, records: int) -> None:
         if len(self._batch) == BATCH_FRAMES or self._batched + len(payload) > self._most:
@@ -139,59 +111,17 @@ class _History:
         self._number += 1
         self._writer.rotate(make_spare(REAL, self._fd, self._number, self._size))
 
-    def restart(self) -> None:
-        self.do(Restarted(self._now(), self._state.epoch + 1, "0.1.0", frozenset(), frozenset()))
-
-    def began(self) -> tuple[CallId, EffectId]:
-        """One operation up to where it has leave for its effect."""
-        self._made += 1
-        call, effect = CallId(f"call_{self._made:020}"), EffectId(f"eff_{self._made:020}")
-        self.do(
-            Submitted(
-                now=self._now(),
-                operation_id=OperationId(f"op_{self._made:020}"),
-                call_id=call,
-                session_id=SessionId("uid:1000"),
-                request_id=f"turn-{self._made:020}",
-                request_digest=canonical_digest([_TERMS.handler, _INPUT]),
-                by=By(1000, 42),
-                terms=_TERMS,
-                input=_INPUT,
-                timeout_ms=_TERMS.timeout_ms,
-                max_run_ms=600_000,
-                operations_kept=self._kept,
-            )
-        )
-        identity, layers = Identity(100, 5, BOOT), ("namespaces", "seccomp", "landlock")
-        self.do(Ready(self._now(), call, _TERMS.digest, identity, layers, 0, effect))
-        name, digest = _TERMS.effects[0].name, canonical_digest(_INPUT)
-        self.do(Announced(self._now(), call, 0, name, _INPUT, digest, effect))
-        return call, effect
-
     def again(self, frames: list[bytes], records: int) -> None:
         """Frames of an operation of so many records, that nobody decided."""
         for payload in frames:
             self.put(payload, 0)
         self.records += records
 
-    def finished(self) -> None:
-        call, _ = self.began()
-        self.do(Confirmed(self._now(), call, 0, 0, applied=True, result=Result(_RESULT)))
-        self.do(
-            Exited(
-                self._now(), call, 0, Outcome.SUCCEEDED, 1_000, Exit(code=0), value=Result(_RESULT)
-            )
-        )
-
-    def decided(self) -> list[bytes]:
+    def one(self) -> list[bytes]:
         """The frames of one more finished operation."""
         self._taken = []
-        self.finished()
+        self.finished(self.submitted())
         return self._taken
-
-    def _now(self) -> Moment:
-        at = self._begun + self.frames * _MS
-        return Moment(at, at, BOOT)
 
 
 def make(
@@ -206,21 +136,21 @@ def make(
     history = _History(directory, segment_bytes=segment_bytes, kept=kept + live)
     history.restart()
     for _ in range(live):
-        history.began()
+        history.began(history.submitted())
     history.restart()
-    first = history.decided()
+    first = history.one()
     before = history.records
-    second = history.decided()
+    second = history.one()
     each = history.records - before
     if kept * each < records:  # from here on each that is accepted evicts one
         for _ in range(kept - 2):
-            history.finished()
-        first, before = history.decided(), history.records
-        second = history.decided()
+            history.one()
+        first, before = history.one(), history.records
+        second = history.one()
         each = history.records - before
     pattern = _Pattern(first, second)
     assert pattern.frames(1) == second
-    assert pattern.frames(2) == history.decided(), "operations grow evenly"
+    assert pattern.frames(2) == history.one(), "operations grow evenly"
     for later in range(3, 3 + max(0, records - history.records) // each + 1):
         history.again(pattern.frames(later), each)
     position = history.close()

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 import attrs
 
 from bench import facts
-from bench.crowd import BY, SESSION, TEN, Crowd, crowd
+from bench.crowd import TEN, Crowd, crowd
+from bench.deciding import BY, SESSION
 from bench.figures import Series, us
 from bench.report import table
 from supervisor.api import counts, listing
