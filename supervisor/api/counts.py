@@ -22,8 +22,7 @@ def effects_by_need(state: State, owner: int | None, moment: Moment) -> dict[str
     """How many unknown effects of them wait for whom."""
     catalogue = state.catalogue
     counted: dict[str, int] = dict.fromkeys(_NEEDS, 0)
-    groups = [[catalogue.of("outcome", Said.UNKNOWN.value)]]
-    groups += [] if owner is None else [[catalogue.of("owner", owner)]]
+    groups = [[catalogue.of("outcome", Said.UNKNOWN.value)], *catalogue.owned(owner)]
     for operation in (state.operations[one] for one in catalogue.newest(groups)):
         for effect in operation.effects.values() if operation.tally.unresolved else ():
             if unresolved(effect):

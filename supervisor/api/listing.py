@@ -47,7 +47,7 @@ def operations(
 
 def _wanted(state: State, command: ListOperations, owner: int | None) -> Groups:
     catalogue = state.catalogue
-    groups: Groups = _owned(state, owner)
+    groups: Groups = catalogue.owned(owner)
     if command.session is not None:
         groups.append([catalogue.of("session", command.session)])
     if command.handler is not None:
@@ -58,10 +58,6 @@ def _wanted(state: State, command: ListOperations, owner: int | None) -> Groups:
         groups.append([_of_message(state, command.request_id)])
     groups += _needing(state, command.needs)
     return groups
-
-
-def _owned(state: State, owner: int | None) -> Groups:
-    return [] if owner is None else [[state.catalogue.of("owner", owner)]]
 
 
 def _needing(state: State, needs: str | None) -> Groups:
@@ -195,7 +191,7 @@ def _effects(
     """Those behind the cursor, each with its place: its operation's serial, and how many of
     that operation's come after it."""
     catalogue, cursor = state.catalogue, command.page.cursor
-    groups = _owned(state, owner)
+    groups = catalogue.owned(owner)
     if command.outcome is not None:
         groups.append([catalogue.of("outcome", command.outcome)])
     if command.handler is not None:

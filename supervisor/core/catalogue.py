@@ -32,6 +32,10 @@ class Catalogue:
     def of(self, kind: str, value: str | int) -> Ordered:
         return self.facets.get((kind, value), _EMPTY)
 
+    def owned(self, owner: int | None) -> list[list[Ordered]]:
+        """The groups of `newest` that leave an owner's; of None everybody's."""
+        return [] if owner is None else [[self.of("owner", owner)]]
+
     def newest(
         self, wanted: Iterable[Sequence[Ordered]], below: int | None = None
     ) -> Iterator[OperationId]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import compress
+from typing import NamedTuple
 
 from immutables import Map
 
@@ -20,11 +22,12 @@ def catalogued(
     catalogue: Catalogue, before: Operation | None, after: Operation | None
 ) -> Catalogue:
     """The catalogue when one operation became another, came or went."""
-    if before is not None and after is not None and _moving(before) == _moving(after):
-        return catalogue
     known = before or after
     assert known is not None
-    was, now = _facets(before), _facets(after)
+    stood, stands = _standing(before), _standing(after)
+    if stood == stands:
+        return catalogue
+    was, now = _facets(before, stood), _facets(after, stands)
     serial, facets = known.serial, catalogue.facets
     for facet in was - now:
         left = facets[facet].left(serial)
@@ -36,7 +39,7 @@ def catalogued(
         ids = ids.set(serial, known.operation_id)
     elif after is None:
         ids = ids.delete(serial)
-    counts = _recounted(catalogue.counts, known.by.uid, _state(was), _state(now))
+    counts = _recounted(catalogue.counts, known.by.uid, stood, stands)
     return changed(catalogue, ids=ids, facets=facets, counts=counts)
 
 
@@ -46,49 +49,50 @@ def catalogue_of(operations: Iterable[Operation]) -> Catalogue:
     numbers: dict[Facet, list[int]] = {}
     counts: dict[tuple[int, str], int] = {}
     for one in operations:
-        facets = _facets(one)
+        stands = _standing(one)
         ids[one.serial] = one.operation_id
-        for facet in facets:
+        for facet in _facets(one, stands):
             numbers.setdefault(facet, []).append(one.serial)
-        key = (one.by.uid, _state(facets))
+        key = (one.by.uid, stands.state)
         counts[key] = counts.get(key, 0) + 1
     facets_ = Map((facet, ordered(given)) for facet, given in numbers.items())
     return Catalogue(Map(ids), facets_, Map(counts))
 
 
-def _moving(operation: Operation) -> tuple[object, ...]:
-    """All of its facets that ever change, in short."""
-    tally = operation.tally
-    known = (tally.announced > 0, tally.applied > 0, tally.not_applied > 0, tally.unknown > 0)
-    return (operation_state(operation), tally.handlers, *known)
+class _Standing(NamedTuple):
+    """What an operation is found by, and ever changes; the defaults are those of none."""
+
+    state: str = ""
+    handlers: tuple[str, ...] = ()
+    outcomes: tuple[bool, ...] = ()
 
 
-def _facets(operation: Operation | None) -> frozenset[Facet]:
+def _standing(operation: Operation | None) -> _Standing:
+    if operation is None:
+        return _Standing()
+    outcomes = tuple(getattr(operation.tally, one) > 0 for one in _OUTCOMES)
+    return _Standing(operation_state(operation).value, operation.tally.handlers, outcomes)
+
+
+def _facets(operation: Operation | None, stands: _Standing) -> frozenset[Facet]:
     if operation is None:
         return frozenset()
-    tally = operation.tally
-    outcomes = [("outcome", one) for one in _OUTCOMES if getattr(tally, one)]
-    handlers = [("handler", one) for one in tally.handlers]
     return frozenset(
         {
             ALL,
             ("owner", operation.by.uid),
             ("session", operation.session_id),
-            ("state", operation_state(operation).value),
-            *outcomes,
-            *handlers,
+            ("state", stands.state),
+            *(("outcome", one) for one in compress(_OUTCOMES, stands.outcomes)),
+            *(("handler", one) for one in stands.handlers),
         }
     )
 
 
-def _state(facets: frozenset[Facet]) -> str:
-    """The state among them; the empty string when there are none."""
-    return next((str(value) for kind, value in facets if kind == "state"), "")
-
-
 def _recounted(
-    counts: Map[tuple[int, str], int], uid: int, was: str, now: str
+    counts: Map[tuple[int, str], int], uid: int, stood: _Standing, stands: _Standing
 ) -> Map[tuple[int, str], int]:
+    was, now = stood.state, stands.state
     if was == now:
         return counts
     if was:
