@@ -14,6 +14,8 @@ from config.access import Denial, may_run, missing_role, missing_run
 from config.load import Handler, Handlers, fresh
 from config.schema import Role
 from sandbox.spec import SandboxUnavailable
+from supervisor.api.routes import Dispatch
+from supervisor.api.sessions import SendMessage
 from supervisor.api.views import Values, operation_view
 from supervisor.api.wire import JSON, PROBLEM, dumps, problem
 from supervisor.core.access import Verb
@@ -25,9 +27,10 @@ from supervisor.core.matching import Class, class_of
 from supervisor.core.record import By, Result
 from supervisor.core.standing import FINAL, operation_result, operation_state
 from supervisor.core.state import Call, Effect, Operation
-from supervisor.core.step import Decision
+from supervisor.core.step import Decision, Message
 from supervisor.dispatch import Engine
 from supervisor.dispatch.distant import look
+from supervisor.dispatch.engine import new_id
 from supervisor.journal.blobs import Loss
 from supervisor.server import Peer, Response
 
@@ -150,6 +153,30 @@ class Context:
             raise Denied(Refusal("NotFound", f"no session {session_id}"))
         self.permit(verb, caller, owner=owner)
         return one
+
+    def addressed(
+        self,
+        command: Dispatch | SendMessage,
+        session: SessionId,
+        request_id: str,
+        max_run_ms: int,
+        caller: Caller,
+    ) -> dict[str, Any]:
+        """The members that every message is decided with, whatever it asks for."""
+        limits = self.engine.config.limits
+        message = Message(
+            now=self.engine.now(),
+            operation_id=OperationId(new_id("op_")),
+            session_id=session,
+            request_id=request_id,
+            request_digest=command.request_digest,
+            by=caller.by,
+            max_run_ms=max_run_ms,
+            labels=command.labels,
+            operations_max=limits.operations_per_session,
+            operations_kept=limits.operations_kept,
+        )
+        return attrs.asdict(message, recurse=False)
 
     def driven(self, operation_id: str, caller: Caller) -> Operation:
         """An operation that the caller may move on, its handlers' own lists included."""

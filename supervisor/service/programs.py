@@ -11,11 +11,10 @@ from config.load import Handler
 from sandbox import scarce
 from supervisor.api import sessions
 from supervisor.core.errors import Refusal
-from supervisor.core.ids import OperationId, SessionId
+from supervisor.core.ids import SessionId
 from supervisor.core.state import Operation
 from supervisor.core.step_programs import ProgramSubmitted
 from supervisor.dispatch.command import terms_of
-from supervisor.dispatch.engine import new_id
 from supervisor.dispatch.inputs import unfit
 from supervisor.program import Place, Program, template
 from supervisor.service.context import Caller, Context, Denied, Lacking
@@ -30,19 +29,9 @@ async def submitted(
     known: Operation | None,
 ) -> ProgramSubmitted:
     """What is to be decided; Denied with every fault. A message that is known has none any more."""
-    config = context.engine.config
     handlers = {} if known is not None else await _reachable(context, work.program, caller)
     return ProgramSubmitted(
-        now=context.engine.now(),
-        operation_id=OperationId(new_id("op_")),
-        session_id=session,
-        request_id=command.message_id,
-        request_digest=command.request_digest,
-        by=caller.by,
-        max_run_ms=command.max_run_ms,
-        labels=command.labels,
-        operations_max=config.limits.operations_per_session,
-        operations_kept=config.limits.operations_kept,
+        **context.addressed(command, session, command.message_id, command.max_run_ms, caller),
         document=work.document,
         input=work.input,
         terms=tuple(terms_of(one) for _, one in sorted(handlers.items())),

@@ -9,7 +9,7 @@ from supervisor.api import routes, sessions
 from supervisor.core.access import Verb
 from supervisor.core.decide.message import evicted_refusal
 from supervisor.core.errors import Refusal
-from supervisor.core.ids import CallId, OperationId, SessionId, default_session
+from supervisor.core.ids import CallId, SessionId, default_session
 from supervisor.core.state import Operation
 from supervisor.core.step import Message, Opened, Submitted
 from supervisor.dispatch.command import terms_of
@@ -38,15 +38,16 @@ async def send(context: Context, command: sessions.SendMessage, caller: Caller) 
     command, inputs = await programs.with_raw_inputs(context, command)
     known = _known(context, session, command.message_id, command.request_digest)
     if isinstance(command.work, sessions.OpenWork):
-        event: Message = _opened(context, command, session, caller)
+        one, most = command.message_id, command.max_run_ms
+        event: Message = Opened(**context.addressed(command, session, one, most, caller))
     elif isinstance(command.work, sessions.ProgramWork):
         event = await programs.submitted(context, command, command.work, session, caller, known)
     else:
         event = _submitted(
             context, command, command.work, session, command.message_id, caller, known
         )
-    engine, one = context.engine, event.operation_id
-    with engine.raw.offered(one, inputs, lambda: one in engine.state.operations):
+    engine, made = context.engine, event.operation_id
+    with engine.raw.offered(made, inputs, lambda: made in engine.state.operations):
         return await _decided(context, event, caller, command.wait_ms)
 
 
@@ -95,39 +96,13 @@ def _submitted(  # where it comes from, and whose it is
         terms = terms_of(handler)
         timeout_ms = timeout_of(handler, work.timeout_ms)
     default = max(config.default_max_run_ms, 2 * timeout_ms + config.budget_margin_ms + 1)
+    max_run_ms = command.max_run_ms or default
     return Submitted(
-        now=context.engine.now(),
-        operation_id=OperationId(new_id("op_")),
-        session_id=session,
-        request_id=request_id,
-        request_digest=command.request_digest,
-        by=caller.by,
-        max_run_ms=command.max_run_ms or default,
-        labels=command.labels,
-        operations_max=config.limits.operations_per_session,
-        operations_kept=config.limits.operations_kept,
+        **context.addressed(command, session, request_id, max_run_ms, caller),
         call_id=CallId(new_id("call_")),
         terms=terms,
         input=work.input,
         timeout_ms=timeout_ms,
-    )
-
-
-def _opened(
-    context: Context, command: sessions.SendMessage, session: SessionId, caller: Caller
-) -> Opened:
-    limits = context.engine.config.limits
-    return Opened(
-        now=context.engine.now(),
-        operation_id=OperationId(new_id("op_")),
-        session_id=session,
-        request_id=command.message_id,
-        request_digest=command.request_digest,
-        by=caller.by,
-        max_run_ms=command.max_run_ms,
-        labels=command.labels,
-        operations_max=limits.operations_per_session,
-        operations_kept=limits.operations_kept,
     )
 
 
