@@ -141,7 +141,7 @@ def settled(core: Core) -> list[str]:
 
 
 @pytest.mark.guarantee("R10")
-def test_a_session_ends_days_after_its_last_message_and_its_messages_are_then_not_found():
+def test_a_session_ends_days_after_its_last_message_and_is_then_not_found():
     core = Core()
     one = session(core)
     finished(core, "r1", session_id=one)

@@ -1,17 +1,9 @@
-"""Planted bugs in the core, and in the order of things around it.
-
-An edit replaces one piece of a function's source, in place, so that everybody who
-imported the function runs the edited one; it is undone when its context ends.
-"""
+"""Planted bugs in the core, and in the order of things around it."""
 
 from __future__ import annotations
-import __future__
 
 import contextlib
-import inspect
-import textwrap
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import attrs
 
@@ -31,34 +23,7 @@ from supervisor.core.evolve import settle as evolve_settle
 from supervisor.core.record import Record
 from supervisor.journal.records import decode, encode
 from tests.core.host import Host, Waiting
-
-
-class Edit:
-    """Pairs of what stands in the function's source exactly once, and what is planted there."""
-
-    def __init__(self, function: Callable[..., Any], *pairs: str) -> None:
-        self.function = function
-        self.pairs = list(zip(pairs[::2], pairs[1::2], strict=True))
-
-    @contextlib.contextmanager
-    def planted(self) -> Iterator[None]:
-        original = self.function.__code__
-        self.function.__code__ = self._edited()
-        try:
-            yield
-        finally:
-            self.function.__code__ = original
-
-    def _edited(self):
-        source = textwrap.dedent(inspect.getsource(self.function))
-        for old, new in self.pairs:
-            assert source.count(old) == 1, f"{self.function.__name__} has no one {old!r}"
-            source = source.replace(old, new)
-        flags = __future__.annotations.compiler_flag
-        found: dict[str, Any] = {}
-        exec(compile(source, "<planted>", "exec", flags), self.function.__globals__, found)
-        made = found[self.function.__name__]
-        return (made.fget if isinstance(made, property) else made).__code__
+from tests.mutants.planting import Edit
 
 
 @attrs.frozen

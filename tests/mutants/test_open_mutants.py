@@ -10,7 +10,7 @@ from supervisor.core.evolve import open as evolve_open
 from tests.core import test_open
 from tests.core.made import KEY, NEVER
 from tests.core.test_open_traces import tell
-from tests.mutants.core_edits import Edit
+from tests.mutants.planting import Edit
 
 DEPTH = 7
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -20,7 +19,7 @@ from supervisor.core.evolve import program as evolve_program
 from tests.core import cuts, test_cuts, test_program_machine
 from tests.core import test_programs as programs
 from tests.core.driven import DrivenProgram
-from tests.mutants.core_edits import Edit
+from tests.mutants.planting import NOTICED, Edit, planted, rows
 
 IN_TIME = programs.test_what_is_not_answered_in_time_stops
 MISFIT = programs.test_a_branch_that_does_not_fit_its_values_begins_nothing_beside_it
@@ -253,36 +252,19 @@ PLANTED: dict[str, tuple[Test, list[Edit]]] = {
 }
 
 
-@contextlib.contextmanager
-def planted(name: str):
-    with contextlib.ExitStack() as stack:
-        for edit in PLANTED[name][1]:
-            stack.enter_context(edit.planted())
-        yield
-
-
 def run(test: Test) -> None:
     """The test as pytest runs it, over the values that it is given."""
-    marks = [one for one in getattr(test, "pytestmark", []) if one.name == "parametrize"]
-    for mark in marks or [None]:
-        for value in mark.args[1] if mark is not None else [None]:
-            core = programs.Programs()
-            given = {mark.args[0]: value} if mark is not None else {}
-            if "monkeypatch" in test.__code__.co_varnames:
-                with pytest.MonkeyPatch.context() as patch:
-                    test(core, patch, **given)
-            else:
-                test(core, **given)
+    for row in rows(test):
+        with pytest.MonkeyPatch.context() as patch:
+            lent = {"monkeypatch": patch} if "monkeypatch" in test.__code__.co_varnames else {}
+            test(programs.Programs(), **lent, **row)
 
 
 @pytest.mark.parametrize("name", PLANTED)
 def test_its_test_fails(name: str) -> None:
-    with planted(name):
-        try:
-            run(PLANTED[name][0])
-        except Exception:
-            return
-    pytest.fail(f"nothing notices that {name}")
+    test, edits = PLANTED[name]
+    with planted(edits), pytest.raises(NOTICED):
+        run(test)
 
 
 @pytest.mark.parametrize("test", {test.__name__: test for test, _ in PLANTED.values()}.values())
@@ -300,12 +282,12 @@ FOUND = {
 
 @pytest.mark.parametrize("name", sorted(FOUND))
 def test_histories_find_it_too(name: str) -> None:
-    with planted(name), pytest.raises(Exception):  # noqa: B017  # whatever notices it
+    with planted(PLANTED[name][1]), pytest.raises(NOTICED):
         for seed in range(test_program_machine.SEEDS):
             test_program_machine.history(seed)
 
 
 @pytest.mark.parametrize("name", ["a resume forgets the calls that are stuck"])
 def test_some_crash_finds_it_too(name: str) -> None:
-    with planted(name), pytest.raises(Exception):  # noqa: B017  # whatever notices it
+    with planted(PLANTED[name][1]), pytest.raises(NOTICED):
         cuts.survives(DrivenProgram(test_cuts.EXAMPLES["key"], {}))
