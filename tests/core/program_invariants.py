@@ -44,7 +44,8 @@ class ProgramInvariants(Invariants):
                 if now is not None and now.program is not None:
                     self._node(was, record, Walked(now))
                     self._answer(was, record)
-        known = after.operations.get(decision.operation_id or "")  # type: ignore[call-overload]  # None is no id
+        one = decision.operation_id
+        known = after.operations.get(one) if one is not None else None
         if known is not None and known.program is not None and decision.records:
             self._launches(decision)
             self._fails_fast(before.operations.get(known.operation_id), known, decision)
@@ -87,7 +88,7 @@ class ProgramInvariants(Invariants):
         assert not was.cancel_requested
         late = record.at >= approval.expires_at
         assert late is isinstance(record, ApprovalExpired)
-        assert late or record.choice in approval.choices  # type: ignore[union-attr]  # answered
+        assert isinstance(record, ApprovalExpired) or record.choice in approval.choices
 
     def _launches(self, decision: Decision) -> None:
         """What is queued is launched, and nothing else is."""

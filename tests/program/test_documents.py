@@ -199,7 +199,9 @@ def test_a_document_is_read_once_and_no_more_are_kept_than_a_bound(
     assert reads == [first]
     for number in range(reading.KNOWN_MAX):
         other = document({"id": "n", "bind": f"`{number}`"}, END)
-        assert reading.program_of(other).nodes[0].expression == f"`{number}`"  # type: ignore[union-attr]  # a Bind
+        node = reading.program_of(other).nodes[0]
+        assert isinstance(node, reading.Bind)
+        assert node.expression == f"`{number}`"
         assert reading.program_of(first) is program  # what moves is not what goes
     assert len(reading._known) <= reading.KNOWN_MAX
     assert len(reads) == 1 + reading.KNOWN_MAX
