@@ -9,6 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+# Places that several verbs meet alike: cancelled and not at rest; open and cancelled;
+# and those whose newest continuation ended while a write was not settled.
+_DYING = (
+    "unknown and cancelled",
+    "cancelled and still running",
+    "program: cancelled while a call runs",
+    "program: unknown and cancelled",
+    "open: cancelled while a write runs",
+    "open: cancelled and a write is unsettled",
+)
+_OPEN_CANCELLED = (
+    "open cancelled",
+    "open: cancelled while a write runs",
+    "open: cancelled and a write is unsettled",
+)
+_ENDED = (
+    "open: ended while a write runs",
+    "open: stopped while a write runs",
+    "open: restarted while a write ran",
+    "open: done and a write is unsettled",
+    "open: done while a write runs",
+)
+
 TABLE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "its message again": {
         "again": ("*",),
@@ -32,12 +55,7 @@ TABLE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "failed",
             "stopped",
             "succeeded",
-            "unknown and cancelled",
-            "cancelled and still running",
-            "program: cancelled while a call runs",
-            "program: unknown and cancelled",
-            "open: cancelled while a write runs",
-            "open: cancelled and a write is unsettled",
+            *_DYING,
         ),
     },
     "resume": {
@@ -53,14 +71,7 @@ TABLE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "program: settled as not applied after a restart",
         ),
         "ReconciliationRequired": ("died after leave and the provider can tell",),
-        "OperationCancelled": (
-            "unknown and cancelled",
-            "cancelled and still running",
-            "program: cancelled while a call runs",
-            "program: unknown and cancelled",
-            "open: cancelled while a write runs",
-            "open: cancelled and a write is unsettled",
-        ),
+        "OperationCancelled": _DYING,
         "EffectResultUnavailable": (
             "failed with its applied result lost",
             "program: a value was not kept",
@@ -81,38 +92,17 @@ TABLE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "extend": {
         "BudgetExtended": ("*",),
         "NotResumable": ("cancelled", "failed", "stopped", "succeeded"),
-        "OperationCancelled": (
-            "unknown and cancelled",
-            "cancelled and still running",
-            "program: cancelled while a call runs",
-            "program: unknown and cancelled",
-            "open: cancelled while a write runs",
-            "open: cancelled and a write is unsettled",
-        ),
+        "OperationCancelled": _DYING,
     },
     "extend to less": {
         "InvalidInput": ("*",),
         "NotResumable": ("cancelled", "failed", "stopped", "succeeded"),
-        "OperationCancelled": (
-            "unknown and cancelled",
-            "cancelled and still running",
-            "program: cancelled while a call runs",
-            "program: unknown and cancelled",
-            "open: cancelled while a write runs",
-            "open: cancelled and a write is unsettled",
-        ),
+        "OperationCancelled": _DYING,
     },
     "accept artifacts": {
         "ArtifactsAccepted": ("*",),
         "NotResumable": ("cancelled", "failed", "stopped", "succeeded"),
-        "OperationCancelled": (
-            "unknown and cancelled",
-            "cancelled and still running",
-            "program: cancelled while a call runs",
-            "program: unknown and cancelled",
-            "open: cancelled while a write runs",
-            "open: cancelled and a write is unsettled",
-        ),
+        "OperationCancelled": _DYING,
         "again": ("open: nothing called", "open: ended by an error", "open: overtaken and open"),
     },
     "approve": {
@@ -143,52 +133,28 @@ TABLE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "continue": {
         "ContinuationRefused": ("*", "open: overtaken", "open: overtaken and open"),
-        "OperationCancelled": (
-            "open cancelled",
-            "open: cancelled while a write runs",
-            "open: cancelled and a write is unsettled",
-        ),
+        "OperationCancelled": _OPEN_CANCELLED,
         "ContinuationOpened": ("open interrupted", "open running", "open unknown"),
     },
     "continue by itself": {
         "ContinuationRefused": ("*",),
-        "OperationCancelled": (
-            "open cancelled",
-            "open: cancelled while a write runs",
-            "open: cancelled and a write is unsettled",
-        ),
+        "OperationCancelled": _OPEN_CANCELLED,
         "ContinuationOpened": ("open: its time is over", "open: ended while a write runs"),
     },
     "end": {
         "ContinuationRefused": (
             "*",
-            "open: ended while a write runs",
-            "open: stopped while a write runs",
-            "open: restarted while a write ran",
-            "open: done and a write is unsettled",
-            "open: done while a write runs",
+            *_ENDED,
         ),
-        "OperationCancelled": (
-            "open cancelled",
-            "open: cancelled while a write runs",
-            "open: cancelled and a write is unsettled",
-        ),
+        "OperationCancelled": _OPEN_CANCELLED,
         "ContinuationEnded": ("open running", "open unknown"),
     },
     "call a write": {
         "ContinuationRefused": (
             "*",
-            "open: ended while a write runs",
-            "open: stopped while a write runs",
-            "open: restarted while a write ran",
-            "open: done and a write is unsettled",
-            "open: done while a write runs",
+            *_ENDED,
         ),
-        "OperationCancelled": (
-            "open cancelled",
-            "open: cancelled while a write runs",
-            "open: cancelled and a write is unsettled",
-        ),
+        "OperationCancelled": _OPEN_CANCELLED,
         "CallAccepted": ("open running",),
         "EffectOutcomeUnknown": ("open unknown",),
         "RepeatAnswered": (
@@ -203,17 +169,9 @@ TABLE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "call a look": {
         "ContinuationRefused": (
             "*",
-            "open: ended while a write runs",
-            "open: stopped while a write runs",
-            "open: restarted while a write ran",
-            "open: done and a write is unsettled",
-            "open: done while a write runs",
+            *_ENDED,
         ),
-        "OperationCancelled": (
-            "open cancelled",
-            "open: cancelled while a write runs",
-            "open: cancelled and a write is unsettled",
-        ),
+        "OperationCancelled": _OPEN_CANCELLED,
         "CallAccepted": ("open running", "open unknown"),
     },
     "reconcile": {
