@@ -17,6 +17,7 @@ from supervisor.core.record import (
     Terms,
     Trigger,
 )
+from supervisor.core.standing import OperationState, operation_state
 from supervisor.core.state import Operation
 from supervisor.core.step import (
     CallAsked,
@@ -151,3 +152,7 @@ class Agent(Core):
 
 
 OTHER = By(0, 9)
+
+
+def stands(agent: Agent) -> OperationState:
+    return operation_state(agent.operation_)

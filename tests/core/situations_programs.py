@@ -9,7 +9,7 @@ from supervisor.core.record import By, JournalRepaired, Outcome, Result
 from supervisor.core.step import CancelAsked, TimePassed
 from supervisor.core.step_programs import ApprovalsTimePassed
 from tests.core.made import CLIENT
-from tests.core.test_programs import APPROVE, GIVE, Programs, call, parallel
+from tests.core.programs import APPROVE, GIVE, Programs, call, parallel
 
 DAY_MS = 86_400_000
 NO_VALUE = Result(unavailable="too_large")

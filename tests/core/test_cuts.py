@@ -17,7 +17,7 @@ from tests.core.cuts import FAILURES, HANDLERS, comes_to_the_same, survives
 from tests.core.disk import JournalDisk
 from tests.core.driven import DrivenProgram
 from tests.core.led import LedAgent
-from tests.core.test_programs import APPROVE, GIVE, call, parallel
+from tests.core.programs import APPROVE, GIVE, call, parallel
 
 BOTH: dict[str, Any] = {"id": "out", "give": {"all": {"$": "both"}, "who": {"$": "ok.choice"}}}
 EACH = {name: [call(name, name), {"id": "out", "give": {"$": name}}] for name in HANDLERS}

@@ -43,7 +43,7 @@ from supervisor.core.state import Attempt, Phase
 from supervisor.core.step import ProvenDead, ReconcilerAnswered, SessionAsked
 from tests.core.agent import WRITE, Agent
 from tests.core.made import ASK, CLIENT, NEVER, Core, code, effect, terms
-from tests.core.test_programs import APPROVE, GIVE, Programs, call
+from tests.core.programs import APPROVE, GIVE, Programs, call
 
 
 def refused(core: Core, record: Record, says: str) -> None:

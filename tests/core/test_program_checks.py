@@ -16,7 +16,7 @@ from supervisor.core.standing import OperationState
 from supervisor.core.state import Said
 from supervisor.core.step import ArtifactsAsked, CancelAsked, Decision
 from tests.core.made import CLIENT, NONE, OPERATOR, code, directives, effect, kinds, terms
-from tests.core.test_programs import APPROVE, GIVE, Programs, call, parallel
+from tests.core.programs import APPROVE, GIVE, Programs, call, parallel
 
 WHOLE = terms(effect("whole", NONE, whole_call=True), handler="charge")
 # What the shell's last look finds, when the attempt is reserved and its gate still shut.

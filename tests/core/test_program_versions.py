@@ -20,7 +20,7 @@ from supervisor.core.step import ArtifactsAsked, CancelAsked, Decision, ExtendAs
 from supervisor.core.step_programs import ApprovalsTimePassed
 from supervisor.journal.records import decode
 from tests.core.made import CLIENT, OPERATOR, code, directives, kinds, unchanged
-from tests.core.test_programs import APPROVE, CHARGE, GIVE, Programs, call, parallel
+from tests.core.programs import APPROVE, CHARGE, GIVE, Programs, call, parallel
 from tests.core.test_whole import is_the_fold_everywhere
 
 DAY_MS = 86_400_000

@@ -20,8 +20,8 @@ from supervisor.core.step import (
     TimePassed,
 )
 from tests.core.made import CLIENT, KEY, Core, code, effect, kinds, terms
-from tests.core.test_programs import GIVE, Programs
-from tests.core.test_programs import call as node
+from tests.core.programs import GIVE, Programs
+from tests.core.programs import call as node
 from tests.core.test_whole import is_the_fold_everywhere
 
 BLOB = Blob("a" * 64, 20_000)

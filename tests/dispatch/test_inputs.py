@@ -13,7 +13,7 @@ from supervisor.core.errors import Refusal
 from supervisor.core.record import Outcome
 from supervisor.core.standing import OperationState
 from supervisor.dispatch.inputs import HIDDEN_MAX, KEY_FILE, Given, RawInputs, given_to, unfit
-from tests.core.test_programs import GIVE, Programs, call
+from tests.core.programs import GIVE, Programs, call
 
 NO = {"not_resumable": ("raw",)}
 

@@ -7,7 +7,8 @@ import pytest
 from supervisor.core import matching
 from supervisor.core.decide import open as decide_open
 from supervisor.core.evolve import open as evolve_open
-from tests.core import test_open
+from supervisor.core.record import Trigger
+from tests.core import test_open_continuations, test_open_writes
 from tests.core.made import KEY, NEVER
 from tests.core.test_open_traces import tell
 from tests.mutants.planting import Edit
@@ -52,21 +53,21 @@ TABLES = {
             "attrs.evolve(operation.calls[call.root], answered_in=record.continuation)",
             "operation.calls[call.root]",
         ),
-        test_open.test_each_completion_answers_one_repeat_in_each_later_continuation,
+        test_open_writes.test_each_completion_answers_one_repeat_in_each_later_continuation,
     ),
     "a relaunch that runs is not joined": (
         Edit(matching._joins, "return again or", "return"),
-        test_open.test_a_relaunch_that_runs_is_joined_in_its_own_continuation_too,
+        test_open_writes.test_a_relaunch_that_runs_is_joined_in_its_own_continuation_too,
     ),
     "a continuation has two successors": (
         Edit(decide_open._taken, "if known is None:\n        return None", "return None"),
-        test_open.test_each_has_one_successor_and_who_comes_second_is_told_of_it,
+        test_open_continuations.test_each_has_one_successor_and_who_comes_second_is_told_of_it,
     ),
     "a restart leaves the continuation open": (
         Edit(
             evolve_open.restarted, "for operation_id in state.continued:", "for operation_id in ():"
         ),
-        test_open.test_a_restart_ends_the_open_one_and_opens_none,
+        test_open_continuations.test_a_restart_ends_the_open_one_and_opens_none,
     ),
 }
 
@@ -81,7 +82,7 @@ def test_a_short_story_tells_of_it(name: str) -> None:
 @pytest.mark.parametrize("name", TABLES)
 def test_its_test_fails(name: str) -> None:
     edit, test = TABLES[name]
-    arguments = {"trigger": test_open.Trigger.MANUAL} if "successor" in test.__name__ else {}
+    arguments = {"trigger": Trigger.MANUAL} if "successor" in test.__name__ else {}
     test(**arguments)
     with edit.planted(), pytest.raises(AssertionError):
         test(**arguments)

@@ -19,6 +19,7 @@ from supervisor.core.evolve import program as evolve_program
 from tests.core import cuts, test_cuts, test_program_machine
 from tests.core import test_programs as programs
 from tests.core.driven import DrivenProgram
+from tests.core.programs import Programs
 from tests.mutants.planting import NOTICED, Edit, planted, rows
 
 IN_TIME = programs.test_what_is_not_answered_in_time_stops
@@ -257,7 +258,7 @@ def run(test: Test) -> None:
     for row in rows(test):
         with pytest.MonkeyPatch.context() as patch:
             lent = {"monkeypatch": patch} if "monkeypatch" in test.__code__.co_varnames else {}
-            test(programs.Programs(), **lent, **row)
+            test(Programs(), **lent, **row)
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -16,6 +16,7 @@ from supervisor.core.evolve import operation as evolve_operation
 from supervisor.core.evolve import retention as evolve_retention
 from supervisor.core.session_state import Session
 from tests.core import test_allowed, test_every_verb, test_open, test_programs, test_retention
+from tests.core.programs import Programs
 from tests.mutants.planting import NOTICED, Edit, planted
 
 ENDS = test_retention.test_a_session_ends_days_after_its_last_message_and_is_then_not_found
@@ -29,7 +30,7 @@ def verb(name: str) -> Callable[[], None]:
 
 
 def answered_twice() -> None:
-    test_programs.test_an_answer_is_accepted_once(test_programs.Programs())
+    test_programs.test_an_answer_is_accepted_once(Programs())
 
 
 TABLES: dict[str, tuple[list[Edit], Callable[[], None]]] = {
