@@ -17,7 +17,7 @@ from supervisor.core.ids import CallId, OperationId
 from supervisor.core.record import Ending
 from supervisor.core.state import State
 from supervisor.core.step import CallAsked, EndAsked, Opened
-from supervisor.core.whole import parts, state_from
+from supervisor.core.whole import lines, state_from
 
 TEN = 10
 _BEGIN = 1_790_000_000_000_000_000
@@ -80,23 +80,25 @@ def crowd(operations: int) -> Crowd:
     """With so many operations, a multiple of ten, and ten times as many calls."""
     first = Crowd()
     first.ten()
-    head, *kept = parts(first.state)
-    texts = [orjson.dumps(one) for one in kept]
+    first_line, *texts = lines(first.state)
+    head = orjson.loads(first_line)
     times = operations // TEN
     head = {**head, "operations": operations, "accepted": operations}
     for line in ("next_finished", "next_interrupted"):
         head[line] = head.get(line, 0) * times
     copies = (_copy(text, n, head, times) for n in range(times) for text in texts)
-    return Crowd(state_from([head, *copies]), named=2 * 10**18)
+    return Crowd(state_from([orjson.dumps(head), *copies]), named=2 * 10**18)
 
 
-def _copy(text: bytes, n: int, head: dict[str, Any], times: int) -> dict[str, Any]:
-    """The n-th copy of an operation: other names, its own serial and place."""
+def _copy(text: bytes, n: int, head: dict[str, Any], times: int) -> bytes:
+    """The n-th copy of a line: other names, its own serial and place."""
     made: dict[str, Any] = orjson.loads(
         _NAME.sub(lambda name: b"_%020d" % (int(name[1]) + n * _COPY), text)
     )
-    made["operation"]["serial"] += n * TEN
-    line = "next_finished" if made["operation"].get("finished") else "next_interrupted"
+    for one in (made.get("operation"), made.get("card"), made):
+        if one is not None and "serial" in one:
+            one["serial"] += n * TEN
     if "place" in made:
+        line = "next_finished" if "card" in made else "next_interrupted"
         made["place"] += n * head[line] // times
-    return made
+    return orjson.dumps(made, option=orjson.OPT_SORT_KEYS)

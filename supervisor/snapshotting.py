@@ -2,6 +2,8 @@
 
 A `State` never changes, so taking hold of one costs nothing. It is written by a thread that
 works a moment and rests a moment, so that the loop has the interpreter when it wants it.
+
+The text of a finished operation, once it is made, takes the place of the operation in memory.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ from pathlib import Path
 import attrs
 import trio
 
-from supervisor.core.state import State
-from supervisor.journal.content import lines_of
+from supervisor.core.operations import Packed
+from supervisor.core.state import Operation, State
+from supervisor.core.whole import lines
 from supervisor.journal.log import Journal, JournalError, JournalPoisoned
 from supervisor.journal.snapshot import KEPT
 
@@ -32,16 +35,20 @@ LOOK_S = 5.0
 RETRY_S, RETRY_MOST_S = 30.0, 3_600.0
 _WORK_S, _REST_S = 0.001, 0.001
 
+Made = list[tuple[Operation, Packed]]
+
 
 class _Abandoned(Exception):  # noqa: N818  # caught where it is asked for
     """There is no time left to finish it."""
 
 
-def content_of(state: State, *, rest_s: float = 0, until: Callable[[], bool]) -> Iterator[bytes]:
-    """The whole state in lines, with a rest after each moment of work. Raises _Abandoned
-    when `until` says so."""
+def content_of(
+    state: State, made: Made, *, rest_s: float = 0, until: Callable[[], bool]
+) -> Iterator[bytes]:
+    """The whole state in lines, with a rest after each moment of work; what was packed for it
+    is added to `made`. Raises _Abandoned when `until` says so."""
     began = time.monotonic()
-    for line in lines_of(state):
+    for line in lines(state, lambda operation, packed: made.append((operation, packed))):
         yield line
         if time.monotonic() - began > _WORK_S:
             if until():
@@ -57,6 +64,7 @@ class Snapshots:
 
     journal: Journal
     state: Callable[[], State]
+    pack: Callable[[Made], None]
     archive: Callable[[], Path | None]
     full: Callable[[], bool]
     say: Callable[[str], None]
@@ -111,7 +119,8 @@ class Snapshots:
         journal = self.journal
         # In one turn of the loop: the state is the fold of what is pinned, and no more.
         pin, segment, state = journal.pin(), journal.segment, self.state()
-        content = content_of(state, rest_s=rest_s, until=lambda: self._stopping or until())
+        made: Made = []
+        content = content_of(state, made, rest_s=rest_s, until=lambda: self._stopping or until())
         try:
             keep = 0 if self.full() else PAST
             await journal.take(pin, content, self.archive(), keep=keep)
@@ -126,6 +135,8 @@ class Snapshots:
                 self.say("snapshots of the journal are made again")
             self._failing, self._wait_s, self._segment = False, RETRY_S, segment
             self._made_full += 1
+        finally:
+            self.pack(made)
 
     def _failed(self, why: str) -> None:
         if not self._failing:

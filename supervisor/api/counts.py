@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from supervisor.core.lineage import needs_of, unresolved
 from supervisor.core.moment import Moment
-from supervisor.core.state import Said, State
+from supervisor.core.state import State
 
 _NEEDS = ("person", "reconciler", "client")
 
@@ -22,9 +22,9 @@ def effects_by_need(state: State, owner: int | None, moment: Moment) -> dict[str
     """How many unknown effects of them wait for whom."""
     catalogue = state.catalogue
     counted: dict[str, int] = dict.fromkeys(_NEEDS, 0)
-    groups = [[catalogue.of("outcome", Said.UNKNOWN.value)], *catalogue.owned(owner)]
+    groups = [[catalogue.of("outcome", "unresolved")], *catalogue.owned(owner)]
     for operation in (state.operations[one] for one in catalogue.newest(groups)):
-        for effect in operation.effects.values() if operation.tally.unresolved else ():
+        for effect in operation.effects.values():
             if unresolved(effect):
                 counted[needs_of(operation, effect, moment).value] += 1
     return counted

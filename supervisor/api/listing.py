@@ -16,7 +16,7 @@ from supervisor.core.lineage import Needs, needs_of
 from supervisor.core.moment import Moment
 from supervisor.core.ordered import END, Ordered, ordered
 from supervisor.core.standing import operation_state
-from supervisor.core.state import Effect, Operation, Said, State
+from supervisor.core.state import Effect, Operation, State
 
 Groups = list[list[Ordered]]
 # More effects than an operation can have.
@@ -61,11 +61,11 @@ def _wanted(state: State, command: ListOperations, owner: int | None) -> Groups:
 
 
 def _needing(state: State, needs: str | None) -> Groups:
-    """Where effects that need this can be: only an unknown one waits for anybody."""
+    """Where effects that need this can be: only an unresolved one waits for anybody."""
     if needs in {None, Needs.NOTHING.value}:
         return []
     known = any(needs == one.value for one in Needs)
-    return [[state.catalogue.of("outcome", Said.UNKNOWN.value)] if known else []]
+    return [[state.catalogue.of("outcome", "unresolved")] if known else []]
 
 
 def _of_message(state: State, message_id: str) -> Ordered:

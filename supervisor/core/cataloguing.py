@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import compress
-from typing import NamedTuple
 
 from immutables import Map
 
+from supervisor.core.card import Card, Standing, standing_of
 from supervisor.core.catalogue import ALL, Catalogue, Facet
 from supervisor.core.changed import changed
-from supervisor.core.ids import OperationId
+from supervisor.core.ids import OperationId, SessionId
 from supervisor.core.ordered import Ordered, ordered
-from supervisor.core.standing import operation_state
-from supervisor.core.state import Operation, Said
+from supervisor.core.state import Operation
 
-_OUTCOMES = tuple(one.value for one in Said)
+_NONE = Standing()
 
 
 def catalogued(
@@ -24,10 +22,10 @@ def catalogued(
     """The catalogue when one operation became another, came or went."""
     known = before or after
     assert known is not None
-    stood, stands = _standing(before), _standing(after)
+    stood, stands = (standing_of(one) if one is not None else _NONE for one in (before, after))
     if stood == stands:
         return catalogue
-    was, now = _facets(before, stood), _facets(after, stands)
+    was, now = (_facets(known.by.uid, known.session_id, one) for one in (stood, stands))
     serial, facets = known.serial, catalogue.facets
     for facet in was - now:
         left = facets[facet].left(serial)
@@ -43,54 +41,38 @@ def catalogued(
     return changed(catalogue, ids=ids, facets=facets, counts=counts)
 
 
-def catalogue_of(operations: Iterable[Operation]) -> Catalogue:
-    """The catalogue of operations that are there whole."""
+def catalogue_of(operations: Iterable[Card]) -> Catalogue:
+    """The catalogue of the operations that these are the cards of."""
     ids: dict[int, OperationId] = {}
     numbers: dict[Facet, list[int]] = {}
     counts: dict[tuple[int, str], int] = {}
     for one in operations:
-        stands = _standing(one)
         ids[one.serial] = one.operation_id
-        for facet in _facets(one, stands):
+        for facet in _facets(one.uid, one.session_id, one.standing):
             numbers.setdefault(facet, []).append(one.serial)
-        key = (one.by.uid, stands.state)
+        key = (one.uid, one.standing.state)
         counts[key] = counts.get(key, 0) + 1
     facets_ = Map((facet, ordered(given)) for facet, given in numbers.items())
     return Catalogue(Map(ids), facets_, Map(counts))
 
 
-class _Standing(NamedTuple):
-    """What an operation is found by, and ever changes; the defaults are those of none."""
-
-    state: str = ""
-    handlers: tuple[str, ...] = ()
-    outcomes: tuple[bool, ...] = ()
-
-
-def _standing(operation: Operation | None) -> _Standing:
-    if operation is None:
-        return _Standing()
-    outcomes = tuple(getattr(operation.tally, one) > 0 for one in _OUTCOMES)
-    return _Standing(operation_state(operation).value, operation.tally.handlers, outcomes)
-
-
-def _facets(operation: Operation | None, stands: _Standing) -> frozenset[Facet]:
-    if operation is None:
+def _facets(uid: int, session_id: SessionId, standing: Standing) -> frozenset[Facet]:
+    if standing is _NONE:
         return frozenset()
     return frozenset(
         {
             ALL,
-            ("owner", operation.by.uid),
-            ("session", operation.session_id),
-            ("state", stands.state),
-            *(("outcome", one) for one in compress(_OUTCOMES, stands.outcomes)),
-            *(("handler", one) for one in stands.handlers),
+            ("owner", uid),
+            ("session", session_id),
+            ("state", standing.state),
+            *(("outcome", one) for one in standing.outcomes),
+            *(("handler", one) for one in standing.handlers),
         }
     )
 
 
 def _recounted(
-    counts: Map[tuple[int, str], int], uid: int, stood: _Standing, stands: _Standing
+    counts: Map[tuple[int, str], int], uid: int, stood: Standing, stands: Standing
 ) -> Map[tuple[int, str], int]:
     was, now = stood.state, stands.state
     if was == now:

@@ -22,6 +22,7 @@ from supervisor.core.ids import (
 )
 from supervisor.core.line import Line
 from supervisor.core.open_state import Asked, Continuation
+from supervisor.core.operations import Operations
 from supervisor.core.program_state import ProgramState
 from supervisor.core.record import (
     Blob,
@@ -326,7 +327,7 @@ class State:
     latest: int = 0
     accepted: int = 0
     sessions: Map[SessionId, Session] = attrs.field(factory=Map[SessionId, Session])
-    operations: Map[OperationId, Operation] = attrs.field(factory=Map[OperationId, Operation])
+    operations: Operations = attrs.field(factory=Operations)
     # Those of the operations above; `tombstones` finds its own.
     messages: Map[tuple[SessionId, str], OperationId] = attrs.field(
         factory=Map[tuple[SessionId, str], OperationId]

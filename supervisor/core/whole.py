@@ -1,10 +1,12 @@
-"""The whole fold as JSON types, and back: fold(all) is fold(state_from(whole(prefix)), rest).
+"""The whole fold as lines of JSON, and back: fold(all) is fold(state_from(lines(prefix)), rest).
 
-A whole is a list of parts, so that it can be made and written a slice at a time while the
-state moves on (a `State` never changes): a head; then every session, oldest first; every
-operation in the order of acceptance; the blocks of tombstones, then the other tombstones,
-oldest first. What can be found in those is not in it a second time: indexes are made again, by
-the rules that made them.
+It is made a line at a time, so that it can be written while the state moves on (a `State` never
+changes): a head; then every session, oldest first; every operation in the order of acceptance;
+the blocks of tombstones, then the other tombstones, oldest first. What can be found in those is
+not in it a second time: indexes are made again, by the rules that made them.
+
+An operation that is `packable` is two lines, of which a start reads the first: a card with all
+that indexes need, then the rest.
 """
 
 from __future__ import annotations
@@ -13,23 +15,23 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 import attrs
-from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
+import orjson
 from immutables import Map
 
+from supervisor.core.card import Card, card_of
 from supervisor.core.cataloguing import catalogue_of
-from supervisor.core.changed import changed
-from supervisor.core.counting import tally_of
-from supervisor.core.errors import SupervisorError
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId, SessionId
 from supervisor.core.line import line_of
-from supervisor.core.record import Kind
+from supervisor.core.operations import Operations, Packed
+from supervisor.core.packing import Packer, asked, leaves, packable, texts
 from supervisor.core.session_state import Session, Tombstone
 from supervisor.core.standing import Waits, waits_for
-from supervisor.core.state import Operation, Said, State
-from supervisor.core.strict import exactly, strict_converter
+from supervisor.core.state import Operation, State
+from supervisor.core.strict import exactly
+from supervisor.core.text import UnknownWhole, line, read, text_of
 from supervisor.core.tombstones import Block, Tombstones, tombstones_of
 
 VERSION = 1
@@ -56,10 +58,6 @@ DERIVED = (
     "interrupted",
     "catalogue",
 )
-
-
-class UnknownWhole(SupervisorError):  # noqa: N818  # says what was met, as trio names them
-    """Not a whole that this version can read: altered, incomplete, or a newer one's."""
 
 
 class NewerWhole(UnknownWhole):
@@ -96,59 +94,22 @@ class Kept:
     place: int = -1
 
 
-_CONVERTER = strict_converter()
-_Part = TypeVar("_Part", Head, Session, Kept)
+@attrs.frozen
+class Filed:
+    """The card of one that is packed, and its place in the line of those to be evicted. The
+    operation is the line behind it."""
+
+    card: Card
+    place: int
 
 
-def _made_out(cls: type[Any], **members: Any) -> Any:
-    return make_dict_unstructure_fn(cls, _CONVERTER, _cattrs_omit_if_default=True, **members)
+class _Read(NamedTuple):
+    """One operation as it was read."""
 
-
-def _made_in(cls: type[Any], **members: Any) -> Any:
-    return make_dict_structure_fn(
-        cls,
-        _CONVERTER,
-        _cattrs_forbid_extra_keys=True,
-        _cattrs_detailed_validation=False,
-        **members,
-    )
-
-
-def _operation_out(cls: type[Operation]) -> Any:
-    return _made_out(cls, tally=override(omit=True))
-
-
-def _operation_in(cls: type[Operation]) -> Callable[[Any, Any], Operation]:
-    untallied = _made_in(cls, tally=override(omit=True))
-
-    def structure(value: Any, _: Any) -> Operation:
-        operation: Operation = untallied(value, cls)
-        return changed(operation, tally=tally_of(operation))
-
-    return structure
-
-
-def _is_operation(cls: Any) -> bool:
-    return cls is Operation
-
-
-_CONVERTER.register_unstructure_hook_factory(_is_operation, _operation_out)
-_CONVERTER.register_structure_hook_factory(_is_operation, _operation_in)
-# Made when they are first needed: many a start reads no snapshot, and makes none for long.
-_OUT: dict[type[Any], Any] = {}
-_IN: dict[type[Any], Any] = {}
-
-
-def _out_of(cls: type[Any]) -> Any:
-    if cls not in _OUT:
-        _OUT[cls] = _made_out(cls)
-    return _OUT[cls]
-
-
-def _in_of(cls: type[Any]) -> Any:
-    if cls not in _IN:
-        _IN[cls] = _made_in(cls)
-    return _IN[cls]
+    card: Card
+    held: Operation | Packed
+    waits: Waits | None
+    place: int
 
 
 ROWS = 256
@@ -157,23 +118,40 @@ _MEMBERS = attrgetter(*(one.name for one in attrs.fields(Tombstone)))
 _TYPES = (str, str, str, str, int, int)
 
 
-def whole(state: State) -> list[Any]:
-    """All parts at once."""
-    return list(parts(state))
+Packs = Callable[[Operation, Packed], object]
 
 
-def parts(state: State) -> Iterator[Any]:
-    """The parts, made one at a time. Equal states give equal parts, in any process."""
-    yield _out_of(Head)(_head(state))
+def lines(state: State, made: Packs = lambda _operation, _pack: None) -> Iterator[bytes]:
+    """The whole, made a line at a time. Equal states give equal lines, in any process.
+
+    `made` is given each operation that was packed for it, and its pack.
+    """
+    yield text_of(_head(state))
     for session in sorted(state.sessions.values(), key=attrgetter("at", "session_id")):
-        yield _out_of(Session)(session)
-    lines = (state.finished.places, state.interrupted.places)
-    for operation in sorted(state.operations.values(), key=attrgetter("serial")):
-        one = operation.operation_id
-        place = next((places[one] for places in lines if one in places), -1)
-        yield _out_of(Kept)(Kept(operation, place))
-    yield from map(_columns_of, state.tombstones.blocks)
-    yield from _rows_of(state.tombstones.behind_blocks())
+        yield text_of(session)
+    packer = Packer()
+    for held in sorted(state.operations.held(), key=attrgetter("serial")):
+        if isinstance(held, Operation) and not packable(held):
+            yield text_of(Kept(held, _place(state, held.operation_id)))
+        else:
+            yield from _filed(state, held, packer, made)
+    yield from map(line, map(_columns_of, state.tombstones.blocks))
+    yield from map(line, _rows_of(state.tombstones.behind_blocks()))
+
+
+def _place(state: State, one: OperationId) -> int:
+    places = (state.finished.places, state.interrupted.places)
+    return next((line[one] for line in places if one in line), -1)
+
+
+def _filed(state: State, held: Operation | Packed, packer: Packer, made: Packs) -> Iterator[bytes]:
+    """The two lines of one that is packed, or is now."""
+    if isinstance(held, Operation):
+        operation, held = held, packer.pack(held)
+        made(operation, held)
+    card, text = texts(held)
+    yield b'{"card":%b,"place":%d}' % (card, state.finished.places[held.operation_id])
+    yield text
 
 
 def _head(state: State) -> Head:
@@ -196,14 +174,16 @@ def _head(state: State) -> Head:
     )
 
 
-def state_from(values: Iterable[Any]) -> State:
-    """The state whose parts these are, as JSON gives them back. Raises UnknownWhole."""
-    given = iter(values)
-    head = _head_from(next(given, None))
-    sessions = [_part(Session, next(given, None)) for _ in range(head.sessions)]
-    kept = [_part(Kept, next(given, None)) for _ in range(head.operations)]
-    tombstones = _tombstones(given, head)
-    if next(given, None) is not None:
+def state_from(given: Iterable[bytes]) -> State:
+    """The state whose lines these are. Raises UnknownWhole."""
+    text = iter(given)
+    values = _values(text)
+    head = _head_from(next(values, None))
+    sessions = [read(Session, next(values, None)) for _ in range(head.sessions)]
+    packer = Packer()
+    kept = [_kept_in(next(values, None), text, packer) for _ in range(head.operations)]
+    tombstones = _tombstones(values, head)
+    if next(text, None) is not None:
         raise UnknownWhole("there is more than the head says")
     state = _indexed(head, kept, tombstones)
     if len(state.operations) != len(kept):
@@ -214,6 +194,14 @@ def state_from(values: Iterable[Any]) -> State:
     return attrs.evolve(state, sessions=by_id)
 
 
+def _values(text: Iterator[bytes]) -> Iterator[Any]:
+    for one in text:
+        try:
+            yield orjson.loads(one)
+        except orjson.JSONDecodeError as error:
+            raise UnknownWhole(f"a line is no JSON: {error}") from error
+
+
 def _head_from(value: Any) -> Head:
     """The version comes first: of a newer one nothing else is looked at."""
     try:
@@ -222,15 +210,26 @@ def _head_from(value: Any) -> Head:
         raise UnknownWhole(f"it does not begin with a head: {error}") from error
     if version != VERSION:
         raise NewerWhole(f"version {version} is not known to this version, which knows {VERSION}")
-    return _part(Head, value)
+    return read(Head, value)
 
 
-def _part(cls: type[_Part], value: Any) -> _Part:
-    try:
-        part: _Part = _in_of(cls)(exactly(dict)(value, None), cls)
-    except Exception as error:
-        raise UnknownWhole(f"a part ({cls.__name__}) does not read back: {error}") from error
-    return part
+def _kept_in(value: Any, text: Iterator[bytes], packer: Packer) -> _Read:
+    """The next operation. The line behind a card stays text, whatever it says."""
+    if type(value) is dict and "card" in value:
+        filed = read(Filed, cast("dict[str, Any]", value))
+        operation = next(text, None)
+        if operation is None:
+            raise UnknownWhole("a card with no operation behind it")
+        held: Operation | Packed = packer.packed(filed.card, operation)
+        waits: Waits | None = Waits.EVICTION
+        card, place = filed.card, filed.place
+    else:
+        kept = read(Kept, value)
+        held, card, place = kept.operation, card_of(kept.operation), kept.place
+        waits = waits_for(held)
+    if (waits is None) is (place >= 0):
+        raise UnknownWhole("an operation stands in a line that it does not belong to, or in none")
+    return _Read(card, held, waits, place)
 
 
 def _columns_of(block: Block) -> dict[str, Sequence[str]]:
@@ -280,16 +279,10 @@ def _rows(given: Iterator[Any], count: int) -> Iterator[Tombstone]:
         left -= len(rows)
 
 
-def _indexed(head: Head, kept: list[Kept], tombstones: Tombstones) -> State:
-    operations = [one.operation for one in kept]
-    waiting = [(waits_for(one.operation), one) for one in kept]
-    if any((waits is None) is (one.place >= 0) for waits, one in waiting):
-        raise UnknownWhole("an operation stands in a line that it does not belong to, or in none")
-    unfinished: dict[SessionId, int] = {}
-    for one in operations:
-        if not one.finished:
-            unfinished[one.session_id] = unfinished.get(one.session_id, 0) + 1
-    messages = {(one.session_id, one.request_id): one.operation_id for one in operations}
+def _indexed(head: Head, kept: list[_Read], tombstones: Tombstones) -> State:
+    cards = [one.card for one in kept]
+    loose = [one.held for one in kept if isinstance(one.held, Operation)]
+    messages = {(one.session_id, one.request_id): one.operation_id for one in cards}
     return State(
         epoch=head.epoch,
         boot_id=head.boot_id,
@@ -297,36 +290,28 @@ def _indexed(head: Head, kept: list[Kept], tombstones: Tombstones) -> State:
         latest=head.latest,
         accepted=head.accepted,
         forgotten=Map(((session, message), first) for session, message, first in head.forgotten),
-        operations=Map((one.operation_id, one) for one in operations),
+        operations=Operations(Map((one.card.operation_id, one.held) for one in kept)),
         messages=Map(messages),
-        calls=Map((call, o.operation_id) for o in operations for call in o.call_order),
-        effects=Map((effect, o.operation_id) for o in operations for effect in o.effects),
-        moving=Map(_moving(operations)),
-        leaves=sum(_leaves(one) for one in operations),
-        reconciling=Map(_reconciling(operations)),
-        undead=Map(_undead(operations)),
-        continued=Map(
-            (one.operation_id, one.continuation.n) for one in operations if one.continuation
-        ),
-        newest_open=Map(
-            (one.session_id, one.operation_id)
-            for one in operations
-            if one.kind is Kind.OPEN and one.followed_by is None
-        ),
-        approvals=Map(_approvals(operations)),
-        unfinished=Map(unfinished),
-        blobs=Map(Counter(blob.digest for one in operations for blob in one.blobs())),
-        finished=line_of(_places(waiting, Waits.EVICTION), head.next_finished),
-        interrupted=line_of(_places(waiting, Waits.ABANDONMENT), head.next_interrupted),
+        calls=Map((call, one.operation_id) for one in cards for call in one.calls),
+        effects=Map((effect, one.operation_id) for one in cards for effect in one.effects),
+        moving=Map(_moving(loose)),
+        leaves=sum(leaves(one) for one in loose),
+        reconciling=Map(_reconciling(loose)),
+        undead=Map(_undead(loose)),
+        continued=Map((one.operation_id, one.continuation.n) for one in loose if one.continuation),
+        newest_open=Map((one.session_id, one.operation_id) for one in cards if one.newest),
+        approvals=Map(_approvals(loose)),
+        unfinished=Map(Counter(one.session_id for one in loose if not one.finished)),
+        blobs=Map(Counter(digest for one in cards for digest in one.blobs)),
+        finished=line_of(_places(kept, Waits.EVICTION), head.next_finished),
+        interrupted=line_of(_places(kept, Waits.ABANDONMENT), head.next_interrupted),
         tombstones=tombstones,
-        catalogue=catalogue_of(operations),
+        catalogue=catalogue_of(cards),
     )
 
 
-def _places(
-    waiting: Iterable[tuple[Waits | None, Kept]], line: Waits
-) -> Iterator[tuple[int, OperationId]]:
-    return ((one.place, one.operation.operation_id) for waits, one in waiting if waits is line)
+def _places(kept: Iterable[_Read], line: Waits) -> Iterator[tuple[int, OperationId]]:
+    return ((one.place, one.card.operation_id) for one in kept if one.waits is line)
 
 
 def _moving(operations: Iterable[Operation]) -> Iterator[tuple[CallId, OperationId]]:
@@ -338,14 +323,9 @@ def _moving(operations: Iterable[Operation]) -> Iterator[tuple[CallId, Operation
 
 def _approvals(operations: Iterable[Operation]) -> Iterator[tuple[OperationId, str]]:
     for operation in operations:
-        pending = operation.program.pending if operation.program is not None else None
-        if pending is not None and not operation.cancel_requested and not operation.lost:
+        pending = asked(operation)
+        if pending is not None:
             yield operation.operation_id, pending.node
-
-
-def _leaves(operation: Operation) -> int:
-    tries = (one for effect in operation.effects.values() for one in effect.tries)
-    return sum(one.outcome is Said.ANNOUNCED for one in tries)
 
 
 def _reconciling(operations: Iterable[Operation]) -> Iterator[tuple[EffectId, OperationId]]:

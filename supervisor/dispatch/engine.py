@@ -11,7 +11,7 @@ import contextlib
 import secrets
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import attrs
 import orjson
@@ -30,6 +30,7 @@ from supervisor.core.errors import Refusal
 from supervisor.core.evolve import fold
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId
 from supervisor.core.moment import Moment
+from supervisor.core.operations import Packed
 from supervisor.core.record import (
     AttemptEnded,
     Blob,
@@ -40,7 +41,7 @@ from supervisor.core.record import (
     Result,
 )
 from supervisor.core.reserve import reserve_bytes
-from supervisor.core.state import State
+from supervisor.core.state import Operation, State
 from supervisor.core.step import (
     BlobLost,
     CallAsked,
@@ -247,6 +248,11 @@ class Engine:
         self.raw.let_go(records, state)
         self.events.queue(position, records, state)
         return position
+
+    def pack(self, made: Iterable[tuple[Operation, Packed]]) -> None:
+        """The same state in less room."""
+        operations = self.state.operations.with_packed(made)
+        self.state = attrs.evolve(self.state, operations=operations)
 
     async def _durable(self, position: int) -> None:
         try:

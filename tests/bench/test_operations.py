@@ -7,7 +7,7 @@ from collections import Counter
 from bench import operations
 from bench.crowd import crowd
 from supervisor.core.standing import operation_state
-from supervisor.core.whole import parts, state_from
+from supervisor.core.whole import lines, state_from
 
 
 def test_a_crowd_is_ten_operations_many_times_over():
@@ -16,7 +16,7 @@ def test_a_crowd_is_ten_operations_many_times_over():
     assert (len(many.operations), len(many.calls)) == (30, 300)
     states = [Counter(map(operation_state, one.operations.values())) for one in (ten, many)]
     assert states[1] == Counter({state: 3 * count for state, count in states[0].items()})
-    assert state_from(list(parts(many))) == many
+    assert state_from(lines(many)) == many
 
 
 def test_each_answer_is_timed_in_both_and_shown():

@@ -36,9 +36,12 @@ from supervisor.core.step import (
 )
 from supervisor.journal.records import decode, encode
 from tests.core.disk import Disk
+from tests.core.packed import packed
 from tests.core.world import MS, World
 
 GRACE_MS = 2_000
+# So many frames lie between two snapshots.
+PACKED = 10
 EPOCH_WALL = 1_790_000_000_000 * MS
 
 
@@ -126,6 +129,8 @@ class Host:
         payload = encode(records)
         self.payloads.append(payload)
         self.state = fold(self.state, len(self.payloads), decode(payload))
+        if len(self.payloads) % PACKED == 0:
+            self.state = packed(self.state)
         self.states.append(self.state)
 
     def _wait(self, waiting: Waiting) -> None:

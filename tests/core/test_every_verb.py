@@ -13,9 +13,9 @@ from supervisor.core.record import OperationEvicted, SessionCreated, SessionEnde
 from supervisor.core.standing import TERMINAL, operation_state
 from supervisor.core.state import UNSETTLED, Operation, State
 from supervisor.core.step import Decision
+from supervisor.core.whole import lines, state_from
 from tests.core.everywhere import NAMES, there, words
 from tests.core.made import CLIENT, Core, effect, terms
-from tests.core.test_whole import through_bytes
 from tests.core.verb_table import TABLE
 from tests.core.verbs import VERBS, answered
 
@@ -53,7 +53,7 @@ def _nothing_flips(state: State, decision: Decision, before: Operation) -> None:
     for one in before.effects.values():
         if one.outcome not in UNSETTLED:
             assert known.effects[one.effect_id].outcome is one.outcome
-    assert through_bytes(after) == after
+    assert state_from(lines(after)) == after
 
 
 def test_every_input_is_a_verb_and_every_place_of_the_table_is_there() -> None:

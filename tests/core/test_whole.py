@@ -18,29 +18,32 @@ from supervisor.core.decide.retention import DAY_NS
 from supervisor.core.evolve import fold
 from supervisor.core.state import State
 from supervisor.core.step import ArtifactsAsked, TimePassed
-from supervisor.core.whole import CARRIED, DERIVED, Head, UnknownWhole, parts, state_from, whole
+from supervisor.core.text import UnknownWhole
+from supervisor.core.whole import CARRIED, DERIVED, Head, lines, state_from
 from supervisor.journal.records import decode
 from tests.core.examples import examples
 from tests.core.made import CLIENT, MS, NONE, Core, effect, terms
+from tests.core.packed import packed
 from tests.core.situations import SITUATIONS
 from tests.core.test_machine import history
 from tests.core.test_properties import ASKED, NAME, ask
 
 
-def through_bytes(state: State) -> State:
-    return state_from(orjson.loads(orjson.dumps(one)) for one in parts(state))
-
-
 def is_the_fold_everywhere(frames: list[bytes]) -> None:
-    """From every prefix; what was read back at one position goes on to the next."""
-    state = again = State()
+    """From every prefix; what was read back at one position goes on to the next, and so does
+    what was packed at one."""
+    state = again = small = State()
     for position, payload in enumerate(frames, 1):
         records = decode(payload)
-        state, again = fold(state, position, records), fold(again, position, records)
+        state, again, small = (fold(one, position, records) for one in (state, again, small))
         assert again == state
-        again = through_bytes(again)
+        assert small == state
+        whole = list(lines(state))
+        assert list(lines(again)) == whole
+        assert list(lines(small)) == whole
+        again, small = state_from(whole), packed(small)
         assert again == state
-        assert whole(again) == whole(state)
+        assert small == state
 
 
 @pytest.mark.guarantee("J9")
@@ -98,10 +101,20 @@ def test_no_value_of_the_fold_has_a_field_that_is_not_written():
             assert field.eq, f"{cls.__name__}.{field.name}"
 
 
+def values_of(state: State) -> list:
+    return [orjson.loads(line) for line in lines(state)]
+
+
+def state_of(values: list) -> State:
+    return state_from(orjson.dumps(one) for one in values)
+
+
 def some() -> list:
+    """A dispatch that runs, and one that is done."""
     core = Core()
     core.begin(terms(effect()))
-    return orjson.loads(orjson.dumps(whole(core.state)))
+    core.exit(core.begin(terms(effect(contract=NONE)), "done"))
+    return values_of(core.state)
 
 
 @pytest.mark.guarantee("R6", "J9")
@@ -109,32 +122,45 @@ def some() -> list:
     ("change", "says"),
     [
         (lambda v: v.clear(), "head"),
-        (lambda v: v.pop(), "does not read back"),
+        (lambda v: v.pop(), "no operation behind it"),
+        (lambda v: (v.pop(), v.pop()), "does not read back"),
         (lambda v: v.append(v[-1]), "more than"),
         (lambda v: v[0].update(whole=2), "version 2"),
         (lambda v: v[0].update(whole=True), "head"),
         (lambda v: v[0].update(claims={}), "does not read back"),
         (lambda v: v[0].pop("latest"), "does not read back"),
-        (lambda v: (v[0].update(operations=2), v.append(v[-1])), "twice"),
+        (lambda v: (v[0].update(operations=3), v.append(v[1])), "twice"),
+        (lambda v: (v[0].update(operations=3), v.extend(v[2:])), "twice"),
         (lambda v: v[1].update(place=0), "line"),
         (lambda v: v[1]["operation"].update(colour="red"), "does not read back"),
         (lambda v: v[1]["operation"].update(serial="0"), "does not read back"),
         (lambda v: v[1]["operation"].pop("budget"), "does not read back"),
         (lambda v: v[1]["operation"].update(calls=[]), "does not read back"),
+        (lambda v: v[2].update(place=-1), "line"),
+        (lambda v: v[2].pop("place"), "does not read back"),
+        (lambda v: v[2].update(colour="red"), "does not read back"),
+        (lambda v: v[2]["card"].update(colour="red"), "does not read back"),
+        (lambda v: v[2]["card"].update(uid="0"), "does not read back"),
+        (lambda v: v[2]["card"]["standing"].update(state=None), "does not read back"),
     ],
-    ids=range(13),
+    ids=range(21),
 )
 def test_what_is_no_whole_is_refused_and_says_why(change, says):
     value = some()
-    assert state_from(value)
+    assert state_of(value)
     change(value)
     with pytest.raises(UnknownWhole, match=says):
-        state_from(value)
+        state_of(value)
+
+
+def test_a_line_that_is_no_json_is_refused():
+    with pytest.raises(UnknownWhole, match="no JSON"):
+        state_from([b"{"])
 
 
 def test_messages_whose_records_a_repair_gave_up_stay_refused():
     state = attrs.evolve(State(), forgotten=Map({("s", "b"): 7, ("s", "a"): 3}))
-    assert state_from(orjson.loads(orjson.dumps(whole(state)))) == state
+    assert state_from(lines(state)) == state
 
 
 def buried() -> list:
@@ -145,8 +171,8 @@ def buried() -> list:
     core.wait(30 * DAY_NS // MS)
     core.do(TimePassed(core.now, 1_000, 30, 400, 30))
     state = attrs.evolve(core.state, tombstones=core.state.tombstones.without_oldest())
-    assert through_bytes(state) == state
-    return orjson.loads(orjson.dumps(whole(state)))
+    assert state_from(lines(state)) == state
+    return values_of(state)
 
 
 @pytest.mark.guarantee("R6", "J9")
@@ -169,7 +195,7 @@ def buried() -> list:
 def test_tombstones_that_are_no_whole_are_refused_and_say_why(change, says, monkeypatch):
     monkeypatch.setattr(tombstones_module, "BLOCK", 3)
     value = buried()
-    assert len(state_from(value).tombstones) == 6
+    assert len(state_of(value).tombstones) == 6
     change(value)
     with pytest.raises(UnknownWhole, match=says):
-        state_from(value)
+        state_of(value)

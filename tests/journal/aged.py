@@ -8,9 +8,9 @@ from pathlib import Path
 from bench import history
 from supervisor.core.evolve import fold
 from supervisor.core.state import State
+from supervisor.core.whole import lines
 from supervisor.journal import snapshot
 from supervisor.journal.codec import Line
-from supervisor.journal.content import lines_of
 from supervisor.journal.file import REAL
 from supervisor.journal.read import Reader
 from supervisor.journal.records import decode
@@ -32,7 +32,7 @@ def aged(directory: Path, *, records: int = 600, cover: bool = True) -> list[Sta
             points.append(Point(int(name[:8]), name, line.end, line.position, line.digest))
     fd = REAL.open_directory(directory, create=False)
     for at in (len(states) // 4, len(states) // 2):
-        snapshot.write(REAL, fd, Place(points[at], journal), lines_of(states[at]))
+        snapshot.write(REAL, fd, Place(points[at], journal), lines(states[at]))
     if cover:
         snapshot.let_go(REAL, fd, None)
     REAL.close(fd)

@@ -11,7 +11,8 @@ from config.load import load_config
 from supervisor.cli.past import past
 from supervisor.core.moment import Moment
 from supervisor.core.state import State
-from supervisor.journal.content import lines_of, state_in
+from supervisor.core.whole import lines
+from supervisor.journal.content import state_in
 from supervisor.journal.log import Journal
 from supervisor.journal.snapshot import parse
 from supervisor.recovery import replay
@@ -28,7 +29,7 @@ def recorded(directory: Path) -> State:
             directory, lambda _frame: None, lambda *_: None, segment_bytes=SEGMENT
         )
         journal.start()
-        await journal.take(journal.pin(), lines_of(state), None)
+        await journal.take(journal.pin(), lines(state), None)
         await journal.close()
 
     trio.run(main)
@@ -41,7 +42,7 @@ def test_neither_the_daemon_nor_a_replay_offline_shows_what_a_forged_snapshot_sa
     state = recorded(tmp_path / "journal")
     new, old = sorted((tmp_path / "journal").glob("snap-*.json"), reverse=True)
     proven = state_in(parse(old.name, old.read_bytes()).content)
-    honest = b"\n".join(lines_of(state))
+    honest = b"\n".join(lines(state))
     some = min(set(state.operations) & set(proven.operations))
     lie = honest.replace(some.encode(), some[:-4].encode() + b"liar")
     assert lie != honest

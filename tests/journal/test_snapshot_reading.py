@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from supervisor.core.state import State
+from supervisor.core.whole import lines
 from supervisor.journal import opening, repair, verify
 from supervisor.journal.codec import TooNew, parse_made
-from supervisor.journal.content import lines_of, state_in
+from supervisor.journal.content import state_in
 from supervisor.journal.errors import JournalCorrupt, JournalTooNew
 from supervisor.journal.file import REAL
 from supervisor.journal.read import snapshots
@@ -100,11 +101,11 @@ def test_a_snapshot_whose_content_is_newer_is_refused_and_nothing_is_changed() -
 
 
 def test_a_state_reads_back_or_is_called_newer_or_damaged() -> None:
-    lines = b"".join(line + b"\n" for line in lines_of(State()))
-    assert state_in(memoryview(lines)) == State()
+    content = b"".join(line + b"\n" for line in lines(State()))
+    assert state_in(memoryview(content)) == State()
     with pytest.raises(TooNew):
         state_in(memoryview(b'{"whole":999}\n'))
-    for bad in (b"", b"no JSON\n", b"[]\n", lines + b"{}\n"):
+    for bad in (b"", b"no JSON\n", b"[]\n", content + b"{}\n"):
         with pytest.raises(BadSnapshot, match="does not read back"):
             state_in(memoryview(bad))
 

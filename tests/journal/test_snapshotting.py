@@ -61,7 +61,9 @@ async def test_a_failed_snapshot_is_tried_again_less_and_less_often_until_it_wor
     journal = Journal.open(tmp_path / "j", lambda _frame: None, segment_bytes=65_536, os_=disk)
     journal.start()
     await journal.durable(journal.append(b'["first"]'))
-    snapshots = Snapshots(journal, State, lambda: None, lambda: False, said.append)
+    snapshots = Snapshots(
+        journal, State, lambda _made: None, lambda: None, lambda: False, said.append
+    )
     with trio.CancelScope() as scope:
         await snapshots.run()
     assert slept[: 2 * TRIES + 1] == [*waits(TRIES), LOOK_S]

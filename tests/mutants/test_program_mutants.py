@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from supervisor.core import projection, standing, whole
+from supervisor.core import packing, projection, standing, whole
 from supervisor.core.decide import attempt as decide_attempt
 from supervisor.core.decide import message as decide_message
 from supervisor.core.decide import operation as decide_operation
@@ -244,7 +244,7 @@ PLANTED: dict[str, tuple[Test, list[Edit]]] = {
     # Snapshots of them.
     "the fold read back asks for what was cancelled or lost": (
         REPAIRED,
-        [Edit(whole._approvals, " and not operation.lost", "")],
+        [Edit(packing.asked, " or operation.lost", "")],
     ),
     "the fold read back asks nobody": (
         programs.test_the_fold_of_a_program_is_carried_and_evaluates_nothing,

@@ -43,7 +43,7 @@ def _to_evict(state: State, event: TimePassed) -> list[OperationId]:
     return [
         one
         for n, one in enumerate(islice(state.finished, MOST))
-        if n < over or state.operations[one].updated_at <= before
+        if n < over or state.operations.updated_at(one) <= before
     ]
 
 
@@ -68,4 +68,4 @@ def _to_end(state: State, event: TimePassed) -> list[SessionId]:
 def _to_abandon(state: State, event: TimePassed) -> list[OperationId]:
     before = event.now.wall - event.abandon_days * DAY_NS
     oldest = islice(state.interrupted, 1)
-    return [one for one in oldest if state.operations[one].updated_at <= before]
+    return [one for one in oldest if state.operations.updated_at(one) <= before]

@@ -166,7 +166,7 @@ def _names(state: State, record: Record) -> set[OperationId]:
     if isinstance(record, OperationRecord):
         return {record.operation_id}
     if isinstance(record, JournalRepaired):
-        return {one.operation_id for one in state.operations.values() if not one.finished}
+        return {one.operation_id for one in state.operations.loose() if not one.finished}
     if not isinstance(record, DaemonStarted):
         return set()
     return {*state.moving.values(), *state.reconciling.values(), *state.continued}

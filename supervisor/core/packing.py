@@ -1,0 +1,90 @@
+"""Finished operations in a fraction of their room: as the text that snapshots have of them,
+compressed, behind the text of a card that says what the indexes of `State` find them by.
+
+Nothing is packed by a record: who writes a snapshot makes the text anyway, and may put it in the
+place of the operation afterwards (see operations.py).
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import lru_cache
+
+import orjson
+
+from supervisor.core.card import Card, card_of
+from supervisor.core.operations import Packed
+from supervisor.core.program_state import Approval
+from supervisor.core.standing import Waits, waits_for
+from supervisor.core.state import Operation, Said
+from supervisor.core.text import read, text_of
+
+# Unpacked ones that are remembered: what is looked at is mostly looked at again at once.
+REMEMBERED = 8
+# How many samples a packer has at the most, and the bytes of one: four operations of one call.
+SAMPLES = 64
+SAMPLE = 4_096
+_LEVEL = 1  # a third of the time that the others take, for a few percent more
+
+
+def packable(operation: Operation) -> bool:
+    """Finished, and nothing of it moves, is in doubt or waited for: no index but those that a
+    card is made for names it."""
+    tally = operation.tally
+    rests = not (tally.moving or tally.unresolved or leaves(operation))
+    return (
+        waits_for(operation) is Waits.EVICTION
+        and rests
+        and operation.continuation is None
+        and asked(operation) is None
+    )
+
+
+def leaves(operation: Operation) -> int:
+    """How many tries of it have leave and no confirmation."""
+    tries = (one for effect in operation.effects.values() for one in effect.tries)
+    return sum(one.outcome is Said.ANNOUNCED for one in tries)
+
+
+def asked(operation: Operation) -> Approval | None:
+    """The approval that its program waits for, and somebody may still give."""
+    over = operation.cancel_requested or operation.lost
+    return operation.program.pending if operation.program is not None and not over else None
+
+
+class Packer:
+    """Packs many. Operations that call the same handlers are much alike, so the first of them is
+    the sample that the others are compressed against: they take a third of the room then."""
+
+    def __init__(self) -> None:
+        self._samples: dict[tuple[str, ...], bytes] = {}
+
+    def pack(self, operation: Operation) -> Packed:
+        """Of one that is `packable`."""
+        return self.packed(card_of(operation), text_of(operation))
+
+    def packed(self, card: Card, operation: bytes) -> Packed:
+        """Of an operation that is there as text."""
+        text = b"%b\n%b" % (text_of(card), operation)
+        sample = self._sample(card.standing.handlers, text)
+        made = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=sample)
+        content = made.compress(text) + made.flush()
+        return Packed(card.operation_id, card.serial, card.updated_at, content, sample, unpacked)
+
+    def _sample(self, handlers: tuple[str, ...], text: bytes) -> bytes:
+        if handlers not in self._samples and len(self._samples) < SAMPLES:
+            self._samples[handlers] = text[:SAMPLE]
+        return self._samples.get(handlers, b"")
+
+
+def texts(held: Packed) -> tuple[bytes, bytes]:
+    """The card's, and the operation's."""
+    made = zlib.decompressobj(-zlib.MAX_WBITS, zdict=held.sample)
+    card, _, operation = (made.decompress(held.content) + made.flush()).partition(b"\n")
+    return card, operation
+
+
+@lru_cache(REMEMBERED)
+def unpacked(held: Packed) -> Operation:
+    _, operation = texts(held)
+    return read(Operation, orjson.loads(operation))
