@@ -63,6 +63,34 @@ def test_a_start_begins_with_the_snapshot_and_old_events_are_gone(aged: Daemon) 
     assert ctl("verify", str(aged.state), "--require", "chain").returncode == 0
 
 
+def told(daemon: Daemon) -> list[object]:
+    """All that the daemon tells of its operations, newest first."""
+    api = daemon.api
+    found: list[object] = []
+    page = api.get("operations", limit=KEPT + LIVE)
+    for one in page["items"]:
+        operation = api.operation(one["operation_id"])
+        calls = [api.call(call) for call in operation["calls"]]
+        effects = [api.effect(e["effect_id"]) for call in calls for e in call["effects"]]
+        found.append((one, operation, calls, effects, api.recovery(one["operation_id"])))
+    return json.loads(json.dumps(found), object_hook=without_the_time)
+
+
+def without_the_time(document: dict[str, object]) -> dict[str, object]:
+    """Without what is another thing each time that somebody asks."""
+    return {key: one for key, one in document.items() if key not in {"age_ms", "as_of"}}
+
+
+@pytest.mark.guarantee("J9", "R9")
+def test_what_is_told_of_operations_is_the_same_when_they_were_read_as_text() -> None:
+    with new_daemon() as made:
+        history.make(made.state / "journal", records=4_000, live=LIVE, kept=KEPT)
+        before = told(made.start())
+        assert made.stop() == 0
+        assert len(before) == KEPT + LIVE
+        assert told(made.start()) == before
+
+
 @pytest.mark.guarantee("J2", "J9")
 def test_a_damaged_snapshot_is_named_and_put_aside_and_the_log_serves(aged: Daemon) -> None:
     (made,) = snapshots(aged)

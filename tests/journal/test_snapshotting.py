@@ -7,6 +7,7 @@ import itertools
 from pathlib import Path
 from types import SimpleNamespace
 
+import attrs
 import pytest
 import trio
 
@@ -14,7 +15,8 @@ from supervisor import snapshotting
 from supervisor.core.state import State
 from supervisor.journal.file import Os
 from supervisor.journal.log import Journal
-from supervisor.snapshotting import LOOK_S, RETRY_MOST_S, RETRY_S, Snapshots
+from supervisor.snapshotting import LOOK_S, RETRY_MOST_S, RETRY_S, Made, Snapshots
+from tests.core.made import NONE, Core, effect, terms
 
 TRIES = 10
 
@@ -28,6 +30,18 @@ class Full(Os):
         if self.full and create and name.startswith("snap-"):
             raise OSError(errno.ENOSPC, "No space left on device")
         return super().open(directory, name, create=create)
+
+
+class Nameless(Full):
+    """A snapshot is written, and gets no name, while it is `full`."""
+
+    def open(self, directory: int, name: str, *, create: bool = False) -> int:
+        return Os.open(self, directory, name, create=create)
+
+    def rename(self, directory: int, old: str, new: str) -> None:
+        if self.full and new.startswith("snap-"):
+            raise OSError(errno.EIO, "Input/output error")
+        super().rename(directory, old, new)
 
 
 def waits(failures: int) -> list[float]:
@@ -76,4 +90,50 @@ async def test_a_failed_snapshot_is_tried_again_less_and_less_often_until_it_wor
         again,
     ]
     assert "No space" in (journal.stats().snapshot_failed or "")
+    await journal.close()
+
+
+async def test_what_was_packed_for_a_snapshot_stays_so_whether_it_was_made_or_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core, disk, looks = Core(), Nameless(), itertools.count(1)
+    for n in range(3):
+        core.exit(core.begin(terms(effect(contract=NONE)), f"r{n}"))
+    before, running = core.state, core.begin(terms(effect()), "runs")
+
+    async def sleep(_seconds: float) -> None:
+        """The first one fails at its end; between the second and the third another one is done."""
+        match next(looks):
+            case 3:
+                disk.full = False
+                assert [*core.state.operations.loose()] == [core.operation(running)]
+                assert core.state.operations.delete(core.state.calls[running]) == before.operations
+            case 4:
+                core.confirm(running)
+                core.exit(running)
+                await decided()
+            case 5:
+                assert [*core.state.operations.loose()] == []
+                scope.cancel()
+        await trio.lowlevel.checkpoint()
+
+    async def decided() -> None:
+        """As often as there are operations: then a snapshot is due."""
+        for _ in core.state.operations:
+            await journal.durable(journal.append(b'["one"]'))
+
+    def pack(made: Made) -> None:
+        operations = core.state.operations.with_packed(made)
+        core.state = attrs.evolve(core.state, operations=operations)
+
+    monkeypatch.setattr(snapshotting, "trio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(snapshotting, "DECISIONS", 1)
+    journal = Journal.open(tmp_path / "j", lambda _frame: None, segment_bytes=65_536, os_=disk)
+    journal.start()
+    await decided()
+    snapshots = Snapshots(
+        journal, lambda: core.state, pack, lambda: None, lambda: False, lambda _: None
+    )
+    with trio.CancelScope() as scope:
+        await snapshots.run()
     await journal.close()
