@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import time
 import tracemalloc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
 import attrs
+import orjson
 
 from bench import facts
 from bench.crowd import TEN, Crowd, crowd
@@ -22,11 +23,13 @@ from supervisor.api.routes import ListEffects, ListOperations
 from supervisor.api.wire import dumps
 from supervisor.core.checkpoint import checkpoint_digest
 from supervisor.core.ids import CallId
+from supervisor.core.operations import Packed
 from supervisor.core.projection import project
 from supervisor.core.record import Kind
 from supervisor.core.standing import OperationState, operation_state
-from supervisor.core.state import Operation
+from supervisor.core.state import Operation, State
 from supervisor.core.step import CancelAsked, ResumeAsked
+from supervisor.core.whole import lines, state_from
 
 TITLE = "# What many operations cost"
 MOST = 3.0
@@ -36,11 +39,20 @@ _FILTERS = ("state", "handler", "session", "request_id", "needs", "since")
 
 
 @attrs.frozen
+class Room:
+    """What a finished operation takes in memory, in bytes: whole, and as a snapshot leaves it."""
+
+    calls: float
+    whole: int
+    packed: int
+
+
+@attrs.frozen
 class Report:
     operations: int
     few: Mapping[str, Series]
     many: Mapping[str, Series]
-    kept_bytes: int
+    room: Room
     loads: tuple[float, float]
 
     def ratio(self, name: str) -> float:
@@ -50,12 +62,8 @@ class Report:
 def measure(operations: int, count: int, runs: int) -> Report:
     load = facts.load()
     few = _Answers(crowd(TEN))
-    gc.collect()
-    tracemalloc.start()
     made = crowd(operations)
-    gc.collect()
-    kept = tracemalloc.get_traced_memory()[0] // operations
-    tracemalloc.stop()
+    room = _room(made.state)
     many = _Answers(made)
     gc.freeze()  # what is kept is nobody's garbage
     times: dict[str, tuple[list[tuple[int, ...]], ...]] = {n: ([], []) for n in few.rows()}
@@ -64,7 +72,35 @@ def measure(operations: int, count: int, runs: int) -> Report:
             for where, answers in zip(found, (few, many), strict=True):
                 where.append(_timed(answers.rows()[name], count))
     of_few, of_many = ({n: Series(tuple(t[i])) for n, t in times.items()} for i in (0, 1))
-    return Report(operations, of_few, of_many, kept, (load, facts.load()))
+    return Report(operations, of_few, of_many, room, (load, facts.load()))
+
+
+def _room(state: State) -> Room:
+    finished = list(_finished(lines(state)))
+    tracemalloc.start()
+    kept = state_from(finished)
+    packed = _traced()
+    whole = dict(kept.operations.items())
+    added, count = _traced() - packed, len(whole)
+    contents = sum(len(one.content) for one in kept.operations.held() if isinstance(one, Packed))
+    tracemalloc.stop()
+    calls = len(kept.calls) / count
+    return Room(calls, (packed - contents + added) // count, packed // count)
+
+
+def _traced() -> int:
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+def _finished(whole: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines of the same state with nothing but the packed operations."""
+    head, rest = orjson.loads(next(whole)), list[bytes]()
+    for line in whole:
+        if line.startswith(b'{"card":'):
+            rest += line, next(whole)
+    yield orjson.dumps({**head, "operations": len(rest) // 2, "next_interrupted": 0})
+    yield from rest
 
 
 def _timed(answer: Callable[[], object], count: int) -> tuple[int, ...]:
@@ -186,7 +222,9 @@ def answers(report: Report) -> str:
 
 
 def _memory(report: Report) -> str:
+    room = report.room
     return (
-        f"In memory an operation with its ten calls takes {report.kept_bytes / 1024:.0f} KiB, "
-        "finished or not, until it is evicted."
+        f"In memory an operation with {room.calls:.0f} calls takes {room.whole / 1024:.0f} KiB; "
+        f"{room.packed / 1024:.1f} KiB when it is finished and packed, from the next snapshot on "
+        "until it is evicted."
     )
