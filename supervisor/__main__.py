@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -91,6 +92,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(config: Any, accept_rollback: str) -> int:
+    # Until the journal was replayed: what is loaded and made up to there is never garbage.
+    gc.disable()
     # Imported late, so that --help and --check-config cost nothing.
     from sandbox.spec import SandboxFault  # noqa: PLC0415
     from supervisor.launching import CannotStart, launched  # noqa: PLC0415

@@ -93,6 +93,13 @@ class Known(NamedTuple):
     seal: str
 
 
+class Wanted(NamedTuple):
+    """Decisions that somebody looks at: those at `positions`, and all from position `behind` on."""
+
+    positions: Iterable[int]
+    behind: int = sys.maxsize
+
+
 class Walker:
     """One walk. After a raise, `tip` and what was emitted are the proven prefix."""
 
@@ -106,7 +113,7 @@ class Walker:
         *,
         tip: Tip | None = None,
         before: str | None = None,
-        wanted: Iterable[int] | None = None,
+        wanted: Wanted | None = None,
     ) -> None:
         """`again` may read the newest segment once more before its end is called rot:
         beside a live writer the first look may have met a batch half copied.
@@ -114,8 +121,8 @@ class Walker:
         Every `known` line of these segments must be met. Without any the first segment
         must be number 1; with one it may be a later one.
 
-        With `wanted`, of the decisions only those at such positions are sure to be emitted:
-        whoever does not look at the others is spared half the time.
+        With `wanted`, only these decisions are sure to be emitted: whoever does not look at the
+        others is spared half the time.
 
         To go on from what an earlier walk proved, `tip` stands at the end of the segment
         named `before`, and `segments` begin with the one that follows it.
@@ -124,7 +131,8 @@ class Walker:
         self._seals = {k.position: k for k in known}
         self._stops = None
         if wanted is not None:
-            self._stops = sorted({*wanted, *(k.position for k in known)})
+            self._stops = sorted({*wanted.positions, *(k.position for k in known)})
+        self._until = sys.maxsize if wanted is None else wanted.behind
         self.tip = Tip() if tip is None else tip
         self._before = before
         self._again = again
@@ -272,7 +280,7 @@ class Walker:
         the position that the next segment begins with, where its name alone tells."""
         tip = self.tip
         while True:
-            if self._stops is not None and tip.position > 0:
+            if self._stops is not None and 0 < tip.position < self._until:
                 start = self._skim(buf, start, limit, align, before)
             offset = start
             line = parse(buf, offset, limit)
@@ -298,7 +306,7 @@ class Walker:
         tip, stops = self.tip, self._stops or ()
         place = bisect_right(stops, tip.position)
         following = stops[place] if place < len(stops) else sys.maxsize
-        most = min(following, before or sys.maxsize) - tip.position - 1
+        most = min(following, self._until, before or sys.maxsize) - tip.position - 1
         run = run_of(
             buf, limit, align, Run(0, 0, tip.position, tip.durable, start, tip.digest), most
         )

@@ -8,11 +8,11 @@ bytes unsynced, and what is served must be durable), then the *disk* is read.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from supervisor.journal.archive import set_aside
-from supervisor.journal.chain import Tip, Walked, Walker
+from supervisor.journal.chain import Tip, Walked, Walker, Wanted
 from supervisor.journal.codec import Line, TooNew
 from supervisor.journal.errors import JournalCorrupt, JournalIOError, JournalTooNew
 from supervisor.journal.file import Os
@@ -46,11 +46,14 @@ class Opened(NamedTuple):
 
 
 class Watch(Protocol):
-    """Whoever knows from elsewhere what the journal must show."""
+    """Whoever knows from elsewhere what the journal must show at some `positions`."""
+
+    @property
+    def positions(self) -> Iterable[int]: ...
 
     def see(self, line: Line) -> None:
-        """Every line, in order; and once more from further back, when a snapshot that was vouched
-        for could not be read all the same."""
+        """Every line at such a position and others too, in order; and once more from further
+        back, when a snapshot that was vouched for could not be read all the same."""
 
     def settle(self, tip: Tip) -> None:
         """At the end, with nothing changed on disk yet. Raises to refuse."""
@@ -142,13 +145,16 @@ class _Replay:
                 watching.see(line)
             following.see(line)
 
-        vouching = () if found is None else (known(found),)
+        since, vouching = (0, ()) if found is None else (found.point.position, (known(found),))
+        wanted = Wanted(() if watching is None else watching.positions, since)
         try:
-            self.walked = Walker(segments, self._load, emit, known=vouching).run()
+            # Up to the snapshot nothing is folded: each line is proven, and hardly any looked at.
+            walker = Walker(segments, self._load, emit, known=vouching, wanted=wanted)
+            self.walked = walker.run()
             following.release()
         except TooNew as error:  # the fold in it
             raise JournalTooNew(found.name if found else "", str(error)) from error
-        self.since = 0 if found is None else found.point.position
+        self.since = since
 
     def _load(self, name: str) -> bytes:
         self.newest = self._os.read_disk(self._directory, name)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from supervisor.journal.chain import Emit, Walked, Walker
+from supervisor.journal.chain import Emit, Walked, Walker, Wanted
 from supervisor.journal.codec import Frame, Line, TooNew
 from supervisor.journal.errors import JournalError, JournalIOError, JournalTooNew
 from supervisor.journal.naming import segments_among, unbroken_since
@@ -121,8 +121,8 @@ class Reader:
 
     def walker(self, emit: Emit, wanted: Iterable[int] | None = None) -> Walker:
         """From the oldest segment from which on none is missing; a missing one that no
-        whole snapshot covers raises JournalCorrupt. JournalTooNew as well. `wanted` as a
-        Walker's.
+        whole snapshot covers raises JournalCorrupt. JournalTooNew as well. With `wanted` only
+        the decisions at such positions are sure to be emitted, in half the time.
 
         Damaged snapshots are no damage to the chain, and become blemishes.
         """
@@ -131,7 +131,8 @@ class Reader:
         since = min(unbroken_since(self.names), covered)
         segments = segments_among(self.names, since)
         vouched = [known(one) for one in found.whole]
-        walker = Walker(segments, self.load, emit, self.again, vouched, wanted=wanted)
+        looked_at = None if wanted is None else Wanted(wanted)
+        walker = Walker(segments, self.load, emit, self.again, vouched, wanted=looked_at)
         walker.tip.blemishes += [f"{name}: {why}" for name, why in found.bad.items()]
         return walker
 

@@ -102,8 +102,13 @@ class Witness:
             os.close(fd)
             raise
 
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Where the journal must show what was seen."""
+        return () if self.told is None else (self.told.position,)
+
     def see(self, line: Line) -> None:
-        """One line of the journal as it is read, in order."""
+        """One line of the journal as it is read, in order; not all that are at no such place."""
         self._seen.see(line)
 
     def settle(self, tip: Tip) -> None:

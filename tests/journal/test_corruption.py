@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from supervisor.journal.chain import Emit, Walker
+from supervisor.journal.chain import Emit, Walker, Wanted
 from supervisor.journal.codec import SECTOR, encode, parse
 from supervisor.journal.errors import JournalCorrupt, JournalTooNew
 from supervisor.journal.naming import segments_among
@@ -50,7 +50,8 @@ class Reading:
     def _walk(self, files: Mapping[str, bytes], emit: Emit, wanted: list[int] | None) -> object:
         self.report, self.blemishes, tip = None, [], None
         try:
-            walker = Walker(segments_among(files), files.__getitem__, emit, wanted=wanted)
+            looked_at = None if wanted is None else Wanted(wanted)
+            walker = Walker(segments_among(files), files.__getitem__, emit, wanted=looked_at)
             tip = walker.tip
             walked = walker.run()
             self.blemishes = walked.tip.blemishes

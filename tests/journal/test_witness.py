@@ -33,8 +33,16 @@ class Host:
         self.journal, self.witness, self.aside = base / "j", base / "w", base / "aside"
         self.lives = 0
 
-    def live(self, decisions: int = 1, *, accept: str = "", keep: bool = True) -> str:
-        """Start, decide, stop; what was accepted."""
+    def live(
+        self,
+        decisions: int = 1,
+        *,
+        accept: str = "",
+        keep: bool = True,
+        snapshot: bool = False,
+    ) -> str:
+        """Start, decide, stop; what was accepted. With a `snapshot` of the end, from which the
+        next start begins."""
         self.lives += 1
         held: list[Witness] = []
 
@@ -43,12 +51,16 @@ class Host:
             return held[0]
 
         async def main() -> str:
-            journal = Journal.open(self.journal, lambda _: None, segment_bytes=8192, watch=watch)
+            journal = Journal.open(
+                self.journal, lambda _: None, lambda *_: None, segment_bytes=8192, watch=watch
+            )
             journal.start()
             accepted = held[0].accepted
             for number in range(decisions):
                 await journal.ready(32)
                 await journal.durable(journal.append(b"[[%d,%d]]" % (self.lives, number)))
+            if snapshot:
+                await journal.take(journal.pin(), [b"all of it"], None)
             await journal.close()
             if keep:
                 held[0].keep(self.journal, *journal.decided)
@@ -172,6 +184,23 @@ def test_an_old_copy_that_was_written_on_elsewhere_is_refused_too(host):
     host.roll_back()
     shutil.move(host.witness, host.witness.with_name("away"))
     host.live(50)
+    shutil.rmtree(host.witness)
+    shutil.move(host.witness.with_name("away"), host.witness)
+    assert "has something else there" in str(refused(host))
+
+
+@pytest.mark.guarantee("J10")
+def test_what_it_saw_is_looked_for_before_the_snapshot_too_that_a_start_begins_with(host):
+    host.live(2)
+    host.put_aside()
+    host.live(2)
+    host.live(5, keep=False, snapshot=True)
+    assert len(list(host.journal.glob("*.jnl"))) == 1, "that a start reads from its beginning"
+    assert host.live(keep=False) == ""
+
+    host.restore()
+    shutil.move(host.witness, host.witness.with_name("away"))
+    host.live(8, snapshot=True)
     shutil.rmtree(host.witness)
     shutil.move(host.witness.with_name("away"), host.witness)
     assert "has something else there" in str(refused(host))

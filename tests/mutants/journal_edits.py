@@ -313,6 +313,14 @@ MUTANTS = {
         },
         row_of("test_faults", "test_a_refused_start_leaves_even_the_leftovers_as_they_are"),
     ),
+    "what the witness saw before the snapshot is passed over": Mutant(
+        OPENING,
+        {"() if watching is None else watching.positions": "()"},
+        row_of(
+            "test_witness",
+            "test_what_it_saw_is_looked_for_before_the_snapshot_too_that_a_start_begins_with",
+        ),
+    ),
     "a read error is taken for damage": Mutant(
         OPENING,
         {
