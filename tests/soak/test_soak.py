@@ -8,20 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import trio
 
 from sandbox.pool import TEMPLATES_MAX
-from sandbox.spec import Spec
 from tests.sandbox.conftest import adversary, cgroup_root, open_folder
-from tests.sandbox.support import launched
 from tests.soak import leaks
-from tests.soak.attempts import Soak, mixed
+from tests.soak.fence import Fence, fenced
+from tests.soak.owner import Job, Owner, new_owner
 
 __all__ = ["adversary", "cgroup_root", "open_folder"]
-
-PROFILES = TEMPLATES_MAX + 2
-POOL, POOL_TOTAL = 2, 4
-AT_ONCE = 4
 
 
 @pytest.fixture
@@ -39,48 +33,57 @@ def delegated(request: pytest.FixtureRequest) -> Path | None:
     return root
 
 
-async def soaked(
-    count: int, warm_up: int, launcher_kills: int, adversary: str, shown: Path, root: Path | None
+@pytest.fixture
+def fence() -> Iterator[Fence]:
+    with fenced() as fence:
+        yield fence
+
+
+@pytest.fixture
+def owner(fence: Fence, adversary: str, shown: Path, delegated: Path | None) -> Iterator[Owner]:
+    with new_owner(fence, adversary, shown, delegated) as owner:
+        yield owner
+
+
+def soaked(
+    warm_up: int, count: int, launcher_kills: int, owner: Owner, fence: Fence, root: Path | None
 ) -> None:
-    """Run ``warm_up`` attempts, count, run the rest, and count again."""
-    profiles = [Spec(closure=(adversary,), tasks_max=24 + at) for at in range(PROFILES)]
-    async with launched(cgroup_root=root, pool=POOL, pool_total=POOL_TOTAL) as launcher:
-        soak = Soak(launcher, adversary, shown, profiles)
+    """Run ``warm_up`` attempts, count, run the others of ``count``, and count again."""
 
-        def count_now() -> leaks.Counts:
-            return leaks.counted(os.getpid(), root)
+    def count_now() -> leaks.Counts:
+        return leaks.counted(owner.pid, root)
 
-        await soak.run(mixed(warm_up, 0, seed=1), AT_ONCE)
-        await soak.rest()
-        before = await trio.to_thread.run_sync(leaks.settled, count_now)
-        memory = leaks.resident(os.getpid())
-        namespaces, mounts = leaks.settled_namespace(), leaks.mount_points()
-        keys = leaks.keys()
+    done = owner.run(Job(warm_up, 0, seed=1))
+    before = leaks.settled(count_now)
+    namespaces = leaks.settled(fence.namespaces)
+    mounts, keys = leaks.mount_points(), leaks.keys()
+    memory = leaks.resident(owner.pid)
 
-        await soak.run(mixed(count - warm_up, launcher_kills, seed=2), AT_ONCE)
-        await soak.rest()
-        await trio.to_thread.run_sync(leaks.no_more_than, before, count_now)
-        leaks.no_more_namespaces(namespaces)
-        leaks.no_more_mounts(mounts)
-        leaks.no_more_keys(keys)
-        leaks.no_more_memory(memory, leaks.resident(os.getpid()))
-        if root is not None:
-            leaks.no_dying_cgroups(root)
-        assert soak.tally.total() == count
-        assert soak.kills == launcher_kills
+    last = owner.run(Job(count - warm_up, launcher_kills, seed=2))
+    assert (last.attempts, last.kills) == (count, launcher_kills)
+    leaks.no_more_than(before, count_now)
+    leaks.no_more_namespaces(namespaces, fence, TEMPLATES_MAX * leaks.NETWORKS_KEPT)
+    leaks.no_more_mounts(mounts)
+    leaks.no_more_keys(keys)
+    leaks.no_more_memory(memory, leaks.resident(owner.pid))
+    leaks.no_more_objects(done.objects, last.objects, count - warm_up)
+    if root is not None:
+        leaks.no_dying_cgroups(root)
+    owner.close()
+    leaks.no_more_namespaces(dict.fromkeys(namespaces, 0), fence)
 
 
 @pytest.mark.guarantee("S1")
-async def test_400_attempts_of_every_kind_leave_nothing_behind(
-    adversary: str, shown: Path, delegated: Path | None
+def test_400_attempts_of_every_kind_leave_nothing_behind(
+    owner: Owner, fence: Fence, delegated: Path | None
 ) -> None:
-    await soaked(400, 100, 1, adversary, shown, delegated)
+    soaked(100, 400, 1, owner, fence, delegated)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 @pytest.mark.guarantee("S1")
-async def test_5000_attempts_of_every_kind_leave_nothing_behind(
-    adversary: str, shown: Path, delegated: Path | None
+def test_5000_attempts_of_every_kind_leave_nothing_behind(
+    owner: Owner, fence: Fence, delegated: Path | None
 ) -> None:
-    await soaked(5_000, 500, 4, adversary, shown, delegated)
+    soaked(500, 5_000, 4, owner, fence, delegated)

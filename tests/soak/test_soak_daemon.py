@@ -8,12 +8,15 @@ import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+import attrs
 import pytest
 
+from sandbox.pool import TEMPLATES_MAX
 from tests.e2e.support.daemon import Daemon, new_daemon
 from tests.e2e.support.processes import wait_until
 from tests.sandbox import adversaries
 from tests.soak import leaks
+from tests.soak.fence import Fence, fenced
 
 AT_ONCE = 6
 RESULT_MAX = 65_536
@@ -51,10 +54,18 @@ result_max_bytes = {RESULT_MAX}
 """
 
 
+@attrs.frozen
+class Soaked:
+    """A daemon, the fence that it runs in, and for each handler the outcome of its attempts."""
+
+    daemon: Daemon
+    fence: Fence
+    outcomes: dict[str, str]
+
+
 @pytest.fixture
-def soaked_daemon() -> Iterator[tuple[Daemon, dict[str, str]]]:
-    """It, and for each handler the outcome of its attempts."""
-    with new_daemon() as daemon:
+def soaked() -> Iterator[Soaked]:
+    with fenced() as fence, new_daemon() as daemon:
         adversary = daemon.programs / "adversary"
         adversaries.build(adversary)
         outcomes: dict[str, str] = {}
@@ -73,7 +84,8 @@ def soaked_daemon() -> Iterator[tuple[Daemon, dict[str, str]]]:
         outcomes[NOT_STARTED] = "not_started"
         daemon.add_handler(CANCELLED, _manifest(["/bin/sleep", "60"], 41))
         outcomes[CANCELLED] = "cancelled"
-        yield daemon.start(), outcomes
+        daemon.around = fence.around
+        yield Soaked(daemon.start(), fence, outcomes)
 
 
 def _call(daemon: Daemon, handler: str, outcome: str) -> None:
@@ -107,7 +119,9 @@ def _lose_the_launcher(daemon: Daemon) -> None:
     )
 
 
-def _soak(daemon: Daemon, outcomes: dict[str, str], count: int, warm_up: int, kills: int) -> None:
+def _soak(soaked: Soaked, count: int, warm_up: int, kills: int) -> None:
+    daemon, fence, outcomes = attrs.astuple(soaked, recurse=False)
+
     def count_now() -> leaks.Counts:
         return leaks.counted(daemon.pid, None)
 
@@ -116,8 +130,8 @@ def _soak(daemon: Daemon, outcomes: dict[str, str], count: int, warm_up: int, ki
     _lose_the_launcher(daemon)
     _rest(daemon, outcomes)
     before = leaks.settled(count_now)
-    namespaces, mounts = leaks.settled_namespace(), leaks.mount_points()
-    keys = leaks.keys()
+    namespaces = leaks.settled(fence.namespaces)
+    mounts, keys = leaks.mount_points(), leaks.keys()
     memory = leaks.resident(daemon.pid)
     for turn in range(kills + 1):
         _calls(daemon, outcomes, (count - warm_up) // (kills + 1), seed=turn + 2)
@@ -125,7 +139,7 @@ def _soak(daemon: Daemon, outcomes: dict[str, str], count: int, warm_up: int, ki
             _lose_the_launcher(daemon)
     _rest(daemon, outcomes)
     leaks.no_more_than(before, count_now)
-    leaks.no_more_namespaces(namespaces)
+    leaks.no_more_namespaces(namespaces, fence, TEMPLATES_MAX * leaks.NETWORKS_KEPT)
     leaks.no_more_mounts(mounts)
     leaks.no_more_keys(keys)
     after = leaks.resident(daemon.pid)
@@ -133,19 +147,17 @@ def _soak(daemon: Daemon, outcomes: dict[str, str], count: int, warm_up: int, ki
     leaks.no_more_memory(memory, after)
     assert grown <= ALLOCATOR_KIB + (count - warm_up) * KIB_PER_OPERATION, f"{grown} KiB more"
     assert daemon.api.status()["state"] == "ready"
+    assert daemon.stop() == 0
+    leaks.no_more_namespaces(dict.fromkeys(namespaces, 0), fence)
 
 
 @pytest.mark.guarantee("S1")
-def test_150_calls_through_a_daemon_leave_nothing_behind(
-    soaked_daemon: tuple[Daemon, dict[str, str]],
-) -> None:
-    _soak(*soaked_daemon, count=150, warm_up=50, kills=1)
+def test_150_calls_through_a_daemon_leave_nothing_behind(soaked: Soaked) -> None:
+    _soak(soaked, count=150, warm_up=50, kills=1)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 @pytest.mark.guarantee("S1")
-def test_2000_calls_through_a_daemon_leave_nothing_behind(
-    soaked_daemon: tuple[Daemon, dict[str, str]],
-) -> None:
-    _soak(*soaked_daemon, count=2_000, warm_up=500, kills=3)
+def test_2000_calls_through_a_daemon_leave_nothing_behind(soaked: Soaked) -> None:
+    _soak(soaked, count=2_000, warm_up=500, kills=3)

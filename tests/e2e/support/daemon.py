@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.e2e.support.api import Api, NoAnswer
@@ -45,8 +45,9 @@ class Daemon:
     """One state directory and the daemon on it.
 
     `api` asks it, `world` is what its handlers change, `log` what it said. It is not started
-    until `start`, with `environment` beside ours and `options` behind our own. A `config` is the
-    text of a configuration file, read instead of --dev.
+    until `start`, with `environment` beside ours and `options` behind our own; `around`
+    makes another command of its own. A `config` is the text of a configuration file, read
+    instead of --dev.
     """
 
     def __init__(self, base: Path, config: str | None = None) -> None:
@@ -61,6 +62,7 @@ class Daemon:
         self._family: set[tuple[int, str]] = set()
         self.environment: dict[str, str] = {}
         self.options: list[str] = []
+        self.around: Callable[[list[str]], list[str]] = lambda command: command
         self._config = config
         self.handlers.mkdir()
         self.programs.mkdir()
@@ -104,6 +106,9 @@ class Daemon:
         )
 
     def _command(self) -> list[str]:
+        return self.around(self._plain_command())
+
+    def _plain_command(self) -> list[str]:
         command = [sys.executable, "-I", "-m", "supervisor"]
         where = ["--state-dir", str(self.state), "--handlers-dir", str(self.handlers)]
         where += self.options
