@@ -22,8 +22,8 @@ from supervisor.core.contract import (
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import EffectId
 from supervisor.core.moment import Moment
-from supervisor.core.record import Identity, Relaunch
-from supervisor.core.state import Call, Effect, Operation, Said
+from supervisor.core.record import Identity, Relaunch, Result
+from supervisor.core.state import Call, Effect, Operation, Said, Try
 
 NS_PER_MS = 1_000_000
 
@@ -69,6 +69,13 @@ def effect_verdict(effect: Effect, call: Call, now: Moment) -> Verdict:
     if known is not Evidence.UNKNOWN:
         return verdict(known, effect.declared.contract)
     return verdict(known, contract_now(effect, call, now))
+
+
+def supplies(effect: Effect, one: Try, result: Result | None) -> bool:
+    """Whether a try that says *applied* with this result tells something new: an operator said so
+    before it, and what the change gave is still missing."""
+    given = result is not None and result.available
+    return one.outcome is Said.APPLIED and effect.result_lost and given
 
 
 def unresolved(effect: Effect) -> bool:

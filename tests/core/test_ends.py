@@ -108,6 +108,21 @@ def test_a_whole_call_effect_is_judged_by_how_its_handler_ended(ending, expected
         assert known.result == Result("printed")
 
 
+@pytest.mark.guarantee("E8", "E15")
+@pytest.mark.parametrize("ending", WHOLE_CALL, ids=str)
+def test_what_a_whole_call_gave_is_kept_when_an_operator_said_applied_before_its_end(ending):
+    """The operator stays who said it, whatever its end proves; the result was still missing."""
+    core = Core()
+    call_id = core.begin(WHOLE)
+    core.resolve(call_id, applied=True)
+    seen, how = ending
+    core.exit(call_id, seen, how=how, value=Result("printed"))
+    known = core.effect(call_id)
+    assert (known.outcome.value, known.settled_by) == ("applied", Settler.OPERATOR)
+    exit_zero = how is not None and how.code == 0
+    assert known.result == Result(*("printed",) if exit_zero else (None, "missing"))
+
+
 @pytest.mark.guarantee("E15")
 @pytest.mark.parametrize("how", ["crash", "lost"])
 def test_a_whole_call_effect_without_a_durable_start_never_ran(how):

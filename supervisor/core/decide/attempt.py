@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from supervisor.core.decide.operation import budget_refused
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import AttemptKey, EffectId, OperationId
-from supervisor.core.lineage import Plan, plan
+from supervisor.core.lineage import Plan, plan, supplies
 from supervisor.core.record import (
     AttemptEnded,
     AttemptInterrupted,
@@ -238,12 +238,13 @@ def _settled_by_end(operation: Operation, call: Call, event: Exited) -> Sequence
     effect = operation.effects[lineage[0]]
     key = AttemptKey(call.call_id, event.attempt)
     one = next((t for t in effect.tries if t.key == key), None)
-    if one is None or one.outcome is not Said.ANNOUNCED:
-        return ()
     proof = _proof(effect, event)
-    if proof is None:
+    if one is None or proof is None:
         return ()
     applied, settled_by, reason = proof
+    wanted = applied and supplies(effect, one, event.value)
+    if one.outcome is not Said.ANNOUNCED and not wanted:
+        return ()
     result = (event.value or Result(unavailable="missing")) if applied else None
     record = EffectConfirmed(
         at=event.now.wall,

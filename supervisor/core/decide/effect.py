@@ -5,7 +5,7 @@ from __future__ import annotations
 from supervisor.core.contract import Contract, Verdict
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import AttemptKey
-from supervisor.core.lineage import effect_verdict
+from supervisor.core.lineage import effect_verdict, supplies
 from supervisor.core.record import (
     AnnouncementRefused,
     ConfirmationDisputed,
@@ -168,15 +168,10 @@ def confirmed(state: State, event: Confirmed) -> Decision:
         return Decision((), (SayRecorded(event.ordinal),))
     # Once its end was read to the last byte and settled, what comes is evidence only.
     alive = not call.attempts[event.attempt].dead
-    if alive and (one.outcome in UNSETTLED or _supplies(effect, one, event)):
+    wanted = event.applied and supplies(effect, one, event.result)
+    if alive and (one.outcome in UNSETTLED or wanted):
         return _confirm(operation, event, effect)
     return _dispute(operation, event, effect, one)
-
-
-def _supplies(effect: Effect, one: Try, event: Confirmed) -> bool:
-    """An operator said *applied* before the handler did; its result is still wanted."""
-    given = event.result is not None and event.result.available
-    return event.applied and one.outcome is Said.APPLIED and effect.result_lost and given
 
 
 def _nothing_new(effect: Effect, event: Confirmed) -> bool:
