@@ -326,6 +326,26 @@ def test_a_branch_that_does_not_fit_its_values_ends_its_siblings(core: Programs)
     assert core.standing is OperationState.FAILED
 
 
+@pytest.mark.guarantee("P5")
+def test_a_program_that_fails_ends_the_retry_of_a_call_and_refuses_one_once(core: Programs) -> None:
+    misfit: Any = {"id": "sum", "bind": "sum(x)"}
+    branches = {name: [call("x")] for name in "ab"}
+    core.send(parallel("collect", **branches, c=[call("x"), misfit]), GIVE)
+    for name in "abc":
+        one = core.of(f"both.{name}.x")
+        core.ready(one)
+        core.announce(one)
+        core.exit(one, Outcome.FAILED)
+    core.resume(one)
+    running, waiting = (core.newest(core.of(f"both.{name}.x")) for name in "ab")
+    assert core.call(running).retry_of == core.of("both.a.x")
+    core.ready(running)
+    ended = core.finish("both.c.x", "no list")
+    assert kinds(ended) == ["AttemptEnded", "CallRefused", "ProgramEnded"]
+    assert ended.directives == (EndAttempt(running, 0),)
+    assert core.call(waiting).queued is None
+
+
 @pytest.mark.guarantee("P4")
 def test_a_cancelled_program_begins_nothing_more(core: Programs) -> None:
     core.send(call("first"), call("second"), GIVE)

@@ -6,13 +6,14 @@ crash and no reader can come between a node's end and the beginning of the next.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, assert_never
 
 import attrs
 
 from supervisor.core.evolve import fold
-from supervisor.core.ids import CallId, call_of_node
+from supervisor.core.ids import call_of_node
 from supervisor.core.moment import Moment
 from supervisor.core.program_state import ProgramState
 from supervisor.core.record import (
@@ -109,12 +110,9 @@ class Walk:
 
     def whole(self) -> None:
         scope: dict[str, Any] = {"input": self._program.input}
-        try:
-            for node in program_of(self._program.document, self._program.inputs).nodes:
-                if not self._passed(node, node.id, scope):
-                    return
-        except _Ended:
-            return
+        nodes = program_of(self._program.document, self._program.inputs).nodes
+        with contextlib.suppress(_Ended):
+            all(self._passed(node, node.id, scope) for node in nodes)  # up to one that has no value
 
     def _passed(self, node: Node, path: str, scope: dict[str, Any]) -> bool:
         """Whether the node has its value, which is in `scope` then; else it is begun, once."""
@@ -130,6 +128,8 @@ class Walk:
                 return self._parallel(node, scope)
             case End():
                 return self._end(node, scope)
+            case _:
+                assert_never(node)
 
     def _filled(self, node: str, value: Any, scope: dict[str, Any]) -> Any:
         try:
@@ -142,7 +142,8 @@ class Walk:
         detail = f"node {node!r}: {why}"
         self.records = [one for one in self.records if not isinstance(one, CallAccepted)]
         self.directives = []
-        self._stop_all(self._operation.ordered_calls(), "the program has failed")
+        calls = (one for one in self._operation.ordered_calls() if one.retry_of is None)
+        self._stop_all(calls, "the program has failed")
         self.records.append(ProgramEnded(*self._base, node, Ended.FAILED, None, code, detail))
         raise _Ended from None
 
@@ -215,18 +216,15 @@ class Walk:
         return [self._operation.calls[self._program.calls[path]] for path in sorted(paths)]
 
     def _stop_all(self, calls: Iterable[Call], why: str) -> None:
-        """Nothing that waits is started; what runs is ended, unless it is changing something."""
+        """Nothing that waits is started; what runs is ended, unless it is changing something.
+        `calls` are the first ones of their lineages."""
         for call in calls:
             newest = self._operation.newest(call)
             if newest.queued is not None:
-                self._refuse(newest.call_id, why)
+                refused = CallRefused(*self._base, newest.call_id, "OperationCancelled", why)
+                self.records.append(refused)
             elif newest.live is not None and not self._has_leave(newest):
                 self.directives.append(EndAttempt(newest.call_id, newest.live.number))
-
-    def _refuse(self, call_id: CallId, why: str) -> None:
-        record = CallRefused(*self._base, call_id, "OperationCancelled", why)
-        if record not in self.records:
-            self.records.append(record)
 
     def _has_leave(self, call: Call) -> bool:
         return any(
