@@ -165,9 +165,7 @@ def waits_for(operation: Operation) -> Waits | None:
 
 
 def _waits_again(operation: Operation, call: Call) -> bool:
-    """Queued, and not as the first try of what was just accepted."""
-    if call.queued is None:
-        return False
+    """Of a queued call: not as the first try of what was just accepted."""
     first = call.call_id == operation.call_order[0]
     return operation.interrupted or bool(call.attempts) or not first or operation.kind is Kind.OPEN
 

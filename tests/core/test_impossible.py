@@ -39,11 +39,12 @@ from supervisor.core.record import (
     TombstoneRenewed,
     Trigger,
 )
+from supervisor.core.standing import OperationState
 from supervisor.core.state import Attempt, Phase
 from supervisor.core.step import ProvenDead, ReconcilerAnswered, SessionAsked
 from tests.core.agent import WRITE, Agent
-from tests.core.made import ASK, CLIENT, NEVER, Core, code, effect, terms
-from tests.core.programs import APPROVE, GIVE, Programs, call
+from tests.core.made import ASK, CLIENT, NEVER, Core, code, effect, kinds, terms
+from tests.core.programs import APPROVE, CHARGE, GIVE, Programs, call
 
 
 def refused(core: Core, record: Record, says: str) -> None:
@@ -225,6 +226,19 @@ def test_a_node_that_is_none_or_has_called_calls_nothing():
             node="charge",
         )
         refused(core, record, "its node cannot call")
+
+
+@pytest.mark.guarantee("P6")
+def test_what_ends_beside_an_approval_that_waits_does_not_answer_it():
+    core = Programs()
+    core.send(APPROVE, call("charge"), GIVE)
+    charge = core.name("call")
+    core.put(
+        CallAccepted(core.wall, core.one, charge, CHARGE, {}, 10_000, CLIENT, node="charge"),
+    )
+    core.ready(charge)
+    assert kinds(core.exit(charge)) == ["AttemptEnded"]
+    assert core.standing is OperationState.WAITING
 
 
 def test_a_session_is_created_once():

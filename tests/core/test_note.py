@@ -10,7 +10,7 @@ from hypothesis import given
 
 from supervisor.core.evolve import fold
 from supervisor.core.note import MOST_BYTES, as_data, note
-from supervisor.core.record import Ending, Outcome, Result
+from supervisor.core.record import Blob, Ending, Outcome, Result
 from supervisor.core.state import State
 from supervisor.journal.records import decode
 from tests.core.agent import KEYED, READ, TWO, WRITE, Agent
@@ -79,6 +79,17 @@ def test_a_reader_a_lost_result_and_a_partly_applied_call_are_called_what_they_a
     assert "- look (read-only: it may be called again)\n  | input 1\n  | result " in text
     assert "  | input 2\n  | result not kept\n" in text
     assert '  | input 3\n  | effect "charge" applied {"id":9}\n' in text
+
+
+@pytest.mark.guarantee("A2")
+def test_a_retried_call_is_told_of_once_and_a_large_result_by_its_size():
+    agent = Agent()
+    agent.unsettled(KEYED, 4)
+    retry = agent.called(KEYED, 4).call_id
+    agent.finish(retry, Result(blob=Blob("b" * 64, 70_000)))
+    text = told(agent)
+    assert text.count("- charge\n  | input 4\n") == 1
+    assert "  | result of 70000 bytes (the identical call again returns it)\n" in text
 
 
 @pytest.mark.guarantee("A2", "A10")

@@ -8,7 +8,7 @@ from supervisor.core.errors import CODES
 from supervisor.core.ids import CallId
 from supervisor.core.projection import project
 from supervisor.core.record import Ending, Outcome
-from supervisor.core.standing import OperationState, Waits, waits_for
+from supervisor.core.standing import OperationState, Waits, operation_result, waits_for
 from supervisor.core.step import TimePassed
 from tests.core.agent import (
     KEYED,
@@ -56,6 +56,13 @@ def test_an_open_operation_stands_where_the_table_says(name):
     make(agent)
     assert stands(agent).value == expected
     assert agent.operation_.finished is (expected in {"succeeded", "cancelled"})
+
+
+def test_it_has_no_result_of_its_own_whatever_its_calls_gave():
+    agent = Agent()
+    agent.completed(WRITE, result="sent")
+    agent.end(Ending.DONE)
+    assert operation_result(agent.operation_) is None
 
 
 def test_what_was_done_with_something_unknown_succeeds_when_that_is_settled():

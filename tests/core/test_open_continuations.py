@@ -13,6 +13,7 @@ from tests.core.agent import (
     stands,
 )
 from tests.core.made import (
+    MS,
     code,
     directives,
     kinds,
@@ -122,6 +123,17 @@ def test_not_while_it_is_open_nor_later_than_ten_minutes_by_either_clock():
         assert code(agent.auto()) == "ContinuationRefused"
     agent.wall, agent.mono = wall, mono
     assert kinds(agent.auto()) == ["ContinuationOpened"]
+
+
+@pytest.mark.guarantee("A8")
+@pytest.mark.parametrize(("minutes", "answer"), [(9, None), (11, "ContinuationRefused")])
+def test_across_a_reboot_the_wall_clock_alone_tells_how_long_ago_it_was_cut_off(minutes, answer):
+    """The monotonic clock began anew: what it showed before says nothing."""
+    agent = Agent()
+    agent.end()
+    agent.wall += minutes * 60_000 * MS
+    agent.restart(boot_id="boot-2")
+    assert code(agent.auto()) == answer
 
 
 @pytest.mark.guarantee("A8")

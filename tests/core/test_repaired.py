@@ -13,6 +13,7 @@ from supervisor.core.evolve import fold
 from supervisor.core.moment import Moment
 from supervisor.core.projection import project
 from supervisor.core.record import (
+    Answer,
     By,
     CallAccepted,
     EffectAnnounced,
@@ -23,7 +24,8 @@ from supervisor.core.standing import TERMINAL, OperationState, call_state, opera
 from supervisor.core.state import Said, State
 from supervisor.core.step import Restarted, ResumeAsked, Submitted
 from supervisor.journal.records import decode
-from tests.core.made import CLIENT
+from tests.core.agent import READ, WRITE, Agent
+from tests.core.made import CLIENT, code, unchanged
 from tests.core.test_machine import history
 
 BY = By(uid=0, pid=1)
@@ -135,6 +137,24 @@ def test_a_request_that_is_known_to_be_lost_is_refused_and_not_taken_for_a_new_o
     assert decision.refusal is not None
     assert decision.refusal.code == "EffectOutcomeUnknown"
     assert lost.request_id in decision.refusal.detail
+
+
+@pytest.mark.guarantee("J6", "A3")
+def test_an_open_operation_that_may_have_lost_calls_looks_and_writes_nothing():
+    """The very write that is asked for may stand in what is lost; to look is harmless."""
+    agent = Agent()
+    agent.completed(WRITE, 1)
+    first = agent.position + 1
+    agent.position += 1000
+    agent.put(JournalRepaired(agent.wall, first, first + 5, BY, "test"))
+    agent.restart()
+    agent.go_on()
+    for value in (1, 2):
+        decision = agent.ask(WRITE, value)
+        assert code(decision) == "EffectOutcomeUnknown"
+        assert f"positions {first}..{first + 5} are lost" in decision.refusal.detail
+        assert unchanged(decision)
+    assert agent.called(READ).answer is Answer.FRESH
 
 
 def test_a_repair_that_gave_up_nothing_is_none():

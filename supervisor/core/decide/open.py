@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from supervisor.core.checkpoint import canonical_digest
 from supervisor.core.continuing import closed, not_by_itself, not_open, overtaken
 from supervisor.core.decide.operation import budget_refused
@@ -144,6 +146,8 @@ def call_asked(state: State, event: CallAsked) -> Decision:
             return _replay(operation, call, event)
         case None:
             return _fresh(operation, event)
+        case _:
+            assert_never(found)
 
 
 def _n(operation: Operation) -> int:
