@@ -177,8 +177,8 @@ def lost_refusal(operation: Operation, call: Call) -> Refusal:
         "EffectOutcomeUnknown",
         f"the journal's records at positions {first}..{last} were given up by a repair; what "
         f"{call.call_id} announced and did after position {first - 1} is not known",
-        fix="Look at the provider, settle the effects that are listed, and ask anew "
-        "with another request_id for what is really missing.",
+        fix="Look at the provider, settle the effects that are listed, ask anew with another "
+        "request_id for what is really missing, and cancel this one.",
         call_id=call.call_id,
     )
 

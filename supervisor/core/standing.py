@@ -111,7 +111,8 @@ def operation_state(operation: Operation) -> OperationState:
     moving = (operation.calls[one] for one in tally.moving)
     if any(c.live is not None or _waits_again(operation, c) for c in moving):
         return OperationState.RUNNING
-    if operation.lost or tally.unresolved:
+    # Whoever cancels it when records of it are lost has looked after what they may have held.
+    if tally.unresolved or (operation.lost and not operation.cancel_requested):
         return OperationState.UNKNOWN
     if operation.cancel_requested:
         return OperationState.CANCELLED

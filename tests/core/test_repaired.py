@@ -10,6 +10,7 @@ from supervisor.core.checkpoint import checkpoint_digest
 from supervisor.core.decide import decide
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import fold
+from supervisor.core.lineage import unresolved
 from supervisor.core.moment import Moment
 from supervisor.core.projection import project
 from supervisor.core.record import (
@@ -22,10 +23,10 @@ from supervisor.core.record import (
 )
 from supervisor.core.standing import TERMINAL, OperationState, call_state, operation_state
 from supervisor.core.state import Said, State
-from supervisor.core.step import Restarted, ResumeAsked, Submitted
+from supervisor.core.step import CancelAsked, ResolveAsked, Restarted, ResumeAsked, Submitted
 from supervisor.journal.records import decode
 from tests.core.agent import READ, WRITE, Agent
-from tests.core.made import CLIENT, code, unchanged
+from tests.core.made import CLIENT, Core, code, effect, terms, unchanged
 from tests.core.test_machine import history
 
 BY = By(uid=0, pid=1)
@@ -85,10 +86,61 @@ def test_nothing_that_may_have_gone_on_in_lost_records_is_started_again(seed):
             decision = decide(after, asked)
             assert decision.refusal is not None
             assert not decision.directives
-            why = "OperationCancelled" if one.cancel_requested else "EffectOutcomeUnknown"
-            assert decision.refusal.code == why
+            assert decision.refusal.code == "EffectOutcomeUnknown"
         whole_known(after, payloads, upto)
     assert touched >= 5
+
+
+@pytest.mark.guarantee("J6", "R11")
+@pytest.mark.parametrize("seed", range(4))
+def test_who_settles_what_is_known_and_cancels_closes_an_operation_for_good(seed):
+    payloads = history(seed).host.payloads
+    upto = len(payloads) // 2
+    state = repaired(read(payloads, upto), payloads, upto)
+    position = state.position
+    closed = 0
+    for one in [one for one in state.operations.values() if one.lost]:
+        asked = [
+            ResolveAsked(moment(state), effect.effect_id, BY, True, "looked", effect.revision)
+            for effect in one.ordered_effects()
+            if unresolved(effect)
+        ]
+        asked.insert(len(asked) // 2, CancelAsked(moment(state), one.operation_id, BY, "looked"))
+        for event in asked:
+            known = state.operations[one.operation_id]
+            assert operation_state(known) is OperationState.UNKNOWN
+            decision = decide(state, event)
+            assert decision.refusal is None, decision.refusal
+            position += 1
+            state = fold(state, position, decision.records)
+        known = state.operations[one.operation_id]
+        assert operation_state(known) is OperationState.CANCELLED
+        assert known.finished
+        assert (one.operation_id in state.finished) is not bool(known.tally.alive)
+        closed += 1
+    assert closed
+    assert not any(o.lost for o in state.operations.values() if not o.finished)
+
+
+@pytest.mark.guarantee("J6")
+def test_who_cancelled_before_the_repair_did_not_know_and_has_to_say_it_again():
+    core = Core()
+    call_id = core.begin(terms(effect()))
+    core.announce(call_id)
+    core.cancel(call_id)
+    assert core.operation(call_id).cancel_requested
+    core.exit(call_id)
+    upto = len(core.frames) - 1
+    core.state = repaired(read(core.frames, upto), core.frames, upto)
+    core.position = core.state.position
+    core.resolve(call_id, applied=False, evidence="not there")
+    assert core.stands(call_id) is OperationState.UNKNOWN
+    core.cancel(call_id)
+    assert core.stands(call_id) is OperationState.CANCELLED
+
+
+def moment(state: State) -> Moment:
+    return Moment(state.latest + 1, 1, "another boot")
 
 
 def whole_known(after: State, payloads: list[bytes], upto: int) -> None:

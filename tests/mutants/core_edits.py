@@ -175,6 +175,12 @@ EDITS: dict[str, list[Edit | Cell]] = {
     "what a repair may have lost is still known as not applied": [
         Edit(evolve_epoch._doubted, "one.outcome is Said.NOT_APPLIED", "False")
     ],
+    "a cancel from before a repair closes what the repair lost": [
+        Edit(evolve_epoch._doubt, ', cancel_requested=False, cancel_reason=""', "")
+    ],
+    "what a repair lost is never closed": [
+        Edit(standing.operation_state, " and not operation.cancel_requested", "")
+    ],
     "words after the end are believed": [
         Edit(decide_effect.confirmed, "not call.attempts[event.attempt].dead", "True")
     ],

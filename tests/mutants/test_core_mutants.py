@@ -118,6 +118,12 @@ TABLES: dict[str, Callable[..., None]] = {
     "what a repair may have lost is still known as not applied": (
         test_repaired.test_nothing_that_may_have_gone_on_in_lost_records_is_started_again
     ),
+    "a cancel from before a repair closes what the repair lost": (
+        test_repaired.test_who_cancelled_before_the_repair_did_not_know_and_has_to_say_it_again
+    ),
+    "what a repair lost is never closed": (
+        test_repaired.test_who_settles_what_is_known_and_cancels_closes_an_operation_for_good
+    ),
     "words after the end are believed": (
         test_effects.test_what_comes_after_the_end_was_settled_is_evidence_only
     ),

@@ -78,7 +78,8 @@ def journal_repaired(state: State, record: JournalRepaired) -> State:
 
 
 def _doubt(state: State, operation: Operation, lost: tuple[int, ...]) -> State:
-    operation = attrs.evolve(operation, lost=lost)
+    # Who cancelled it before knew nothing of what is lost, and has to say so again.
+    operation = attrs.evolve(operation, lost=lost, cancel_requested=False, cancel_reason="")
     # A person may have answered, and the program gone on, in what is lost.
     state = no_approval(put(state, operation), operation)
     for effect in operation.effects.values():
