@@ -96,21 +96,22 @@ def _run(config: Any, accept_rollback: str) -> int:
     gc.disable()
     # Imported late, so that --help and --check-config cost nothing.
     from sandbox.spec import SandboxFault  # noqa: PLC0415
-    from supervisor.launching import CannotStart, launched  # noqa: PLC0415
+    from supervisor.journal.errors import JournalError  # noqa: PLC0415
+    from supervisor.launching import CannotStart, launched, read_ahead  # noqa: PLC0415
 
     os.umask(0o077)
     try:
         launcher = launched(config)
-    except (SandboxFault, CannotStart) as error:
+        ahead = read_ahead(config)
+    except (SandboxFault, CannotStart, JournalError) as error:
         return _failed(error)
-    # It gets ready while the rest, most of what there is to load, is loaded here.
+    # They get ready while the rest, most of what there is to load, is loaded here.
     from supervisor.daemon import run  # noqa: PLC0415
-    from supervisor.journal.errors import JournalError  # noqa: PLC0415
     from supervisor.server import ListenError  # noqa: PLC0415
 
     known = (JournalError, ConfigError, SandboxFault, ListenError, CannotStart)
     try:
-        return run(config, launcher, accept_rollback=accept_rollback)
+        return run(config, launcher, ahead, accept_rollback=accept_rollback)
     except known as error:
         return _failed(error)
     except BaseExceptionGroup as caught:

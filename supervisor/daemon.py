@@ -20,7 +20,6 @@ from config.schema import Config
 from sandbox import remedies, scarce
 from sandbox.census import boot_id
 from sandbox.client import Launcher
-from sandbox.protect import protect_daemon
 from sandbox.spec import Missing, SandboxFault, SandboxUnavailable, Spec
 from supervisor import server
 from supervisor.dispatch import Engine, Unavailable, visible
@@ -28,6 +27,7 @@ from supervisor.dispatch.approvals import expire_approvals
 from supervisor.dispatch.queued import run_call
 from supervisor.housekeeping import housekeep
 from supervisor.journal import blobs, durably
+from supervisor.journal.ahead import Ahead
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Journal, JournalPoisoned
 from supervisor.launching import CannotStart
@@ -63,19 +63,21 @@ def say(text: str) -> None:
     print(f"effectd: {text}", file=sys.stderr, flush=True)  # noqa: T201  # the service manager's log
 
 
-def run(config: Config, launcher: Launcher, *, accept_rollback: str = "") -> int:
+def run(
+    config: Config, launcher: Launcher, ahead: Ahead | None, *, accept_rollback: str = ""
+) -> int:
     """Run until told to stop; the exit status. Raises what stands in the way of starting.
 
-    `accept_rollback` is the reason to go on for with a journal that its witness knows better.
+    The process is protected, and may have begun to read its journal. `accept_rollback` is the
+    reason to go on for with a journal that its witness knows better.
     """
     started = time.monotonic_ns()
     notifier = Notifier.from_environment()
     listeners = server.inherited()
-    protect_daemon()
     _make_directories(config)
     handlers = visible.load(config)
     witness = Keeper(config, accept_rollback, say)
-    replayed = replay(config, witness.open)
+    replayed = replay(config, witness.open, ahead)
     if replayed.damage is None:  # and the journal's lock is ours
         blobs.clear(config.state_dir / blobs.DIRECTORY)
     daemon = Daemon(config, handlers, launcher, replayed, witness, notifier, started)

@@ -24,8 +24,10 @@ from supervisor.core.record import Identity
 from supervisor.core.state import State
 from supervisor.core.step import ProvenDead, ReconcilerProvenDead, Restarted
 from supervisor.dispatch import Engine, Events, Unavailable
+from supervisor.journal import lock
 from supervisor.journal.content import state_in
 from supervisor.journal.damaged import DamagedJournal
+from supervisor.journal.file import REAL, Os
 from supervisor.journal.log import Frame, Journal, JournalCorrupt
 from supervisor.journal.opening import Watch
 from supervisor.journal.records import UnknownRecord, decode
@@ -35,7 +37,6 @@ from supervisor.version import VERSION
 DEADLINE_S = 5.0
 # How often one that is recorded as alive is killed again.
 WATCH_S = 1.0
-LOCK_WAIT_MS = 2_000
 _NAMED = 5
 
 # An attempt, or a reconciler by its effect.
@@ -52,9 +53,11 @@ class Replayed:
     damage: Refusal | None = None
 
 
-def replay(config: Config, watch: Callable[[], Watch | None] = lambda: None) -> Replayed:
-    """Lock and read the journal, watched. Blocks; raises JournalLocked, JournalTooNew,
-    JournalIOError, and what the watch refuses with."""
+def replay(
+    config: Config, watch: Callable[[], Watch | None] = lambda: None, ahead: Os | None = None
+) -> Replayed:
+    """Lock and read the journal, watched; `ahead` may have begun with it. Blocks; raises
+    JournalLocked, JournalTooNew, JournalIOError, and what the watch refuses with."""
     events = Events()
     state = State()
     frames = 0
@@ -79,7 +82,8 @@ def replay(config: Config, watch: Callable[[], Watch | None] = lambda: None) -> 
             on_frame,
             on_snapshot,
             segment_bytes=config.journal.segment_bytes,
-            lock_wait_ms=LOCK_WAIT_MS,
+            os_=ahead or REAL,
+            lock_wait_ms=lock.WAIT_MS,
             watch=watch,
         )
     except JournalCorrupt as corrupt:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import trio
 
 from config.schema import Config
+from supervisor.journal import lock
 from supervisor.journal.errors import WitnessUnusable
 from supervisor.journal.log import Journal
 from supervisor.journal.witness import Witness
 
 # A roll-back by less than this after a crash is not seen.
 EVERY_S = 5.0
-LOCK_WAIT_MS = 2_000
 _NOBODY = "no witness is kept, and a journal that is rolled back would not be noticed"
 
 
@@ -33,7 +33,7 @@ class Keeper:
         whose state directory stands where nothing can stand beside it goes without."""
         directory = self._config.witness_dir
         try:
-            self._witness = Witness.open(directory, accept=self._accept, lock_wait_ms=LOCK_WAIT_MS)
+            self._witness = Witness.open(directory, accept=self._accept, lock_wait_ms=lock.WAIT_MS)
         except WitnessUnusable as error:
             if not self._config.origin.dev or directory.exists():
                 raise

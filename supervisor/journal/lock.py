@@ -16,6 +16,8 @@ from pathlib import Path
 from supervisor.journal.errors import JournalLocked
 from supervisor.journal.file import Os
 
+# For a daemon that is just ending.
+WAIT_MS = 2_000
 _POLL_MS = 50
 
 

@@ -22,6 +22,7 @@ import outcome
 import trio
 
 from supervisor.journal import lock, snapshot
+from supervisor.journal.ahead import Ahead
 from supervisor.journal.anchor import identity_in
 from supervisor.journal.bell import Bell
 from supervisor.journal.chain import UNKNOWN
@@ -108,7 +109,8 @@ class Journal:
 
         With `on_snapshot` the newest whole snapshot's position and content go there first,
         and only what is behind it to `on_frame`. `watch` is called once it is locked, and
-        what it gives sees every line and may refuse.
+        what it gives sees what it asks for and may refuse. `os_` may have the directory locked
+        and read ahead.
 
         Raises JournalLocked; JournalCorrupt after `on_frame` had the proven prefix, with
         nothing changed on disk; JournalTooNew; JournalIOError. Blocks while it reads.
@@ -130,6 +132,7 @@ class Journal:
                 segment_bytes=segment_bytes,
                 align=align,
                 watch=watch,
+                parse=os_.parse if isinstance(os_, Ahead) else snapshot.parse,
             )
             committer = Committer(
                 os_,

@@ -29,6 +29,7 @@ from supervisor.journal.segments import (
 from supervisor.journal.snapshot import BadSnapshot, Snapshot, known, parse, snapshots_among
 
 QUARANTINE = "quarantine"
+Parse = Callable[[str, bytes], Snapshot]
 
 
 class Opened(NamedTuple):
@@ -68,15 +69,17 @@ def open_directory(
     segment_bytes: int,
     align: int,
     watch: Callable[[], Watch | None] = lambda: None,
+    parse: Parse = parse,
 ) -> Opened:
     """The newest whole snapshot goes to `on_snapshot`, then every decision behind it to
-    `on_frame`, oldest first. Without `on_snapshot` all decisions must be there still.
+    `on_frame`, oldest first. Without `on_snapshot` all decisions must be there still. `parse` may
+    know the newest snapshot already.
 
     Raises JournalError's subclasses. With JournalCorrupt both have had all that is proven, and
     nothing else.
     """
     try:
-        replay = _Replay(os_, directory, on_frame, on_snapshot)
+        replay = _Replay(os_, directory, on_frame, on_snapshot, parse)
         watching = watch()
         replay.run(watching)
         walked = replay.walked
@@ -100,10 +103,16 @@ class _Replay:
     """One directory, read and judged; nothing in it is changed."""
 
     def __init__(
-        self, os_: Os, directory: int, on_frame: OnFrame, on_snapshot: OnSnapshot | None
+        self,
+        os_: Os,
+        directory: int,
+        on_frame: OnFrame,
+        on_snapshot: OnSnapshot | None,
+        parse: Parse,
     ) -> None:
         self._os, self._directory = os_, directory
         self._on_frame, self._on_snapshot = on_frame, on_snapshot
+        self._parse = parse
         self.names = os_.listdir(directory)
         self.bad: dict[str, str] = {}
         self.newest = b""
@@ -128,7 +137,7 @@ class _Replay:
         """What the walk may begin with: the whole snapshots, newest first, then none."""
         for name in snapshots_among(self.names if self._on_snapshot is not None else ()):
             try:
-                yield parse(name, self._load(name))
+                yield self._parse(name, self._load(name))
             except BadSnapshot as error:
                 self.bad[name] = str(error)
             except TooNew as error:
@@ -138,7 +147,7 @@ class _Replay:
     def _run(self, found: Snapshot | None, watching: Watch | None) -> None:
         following = Following(found, self._on_frame, self._on_snapshot or _no_snapshot)
         segments = _segments(self.names, 1 if found is None else found.point.number, self.bad)
-        _settle(self._os, self._directory, segments)
+        settle(self._os, self._directory, segments)
 
         def emit(_name: str, _offset: int, line: Line) -> None:
             if watching is not None:
@@ -159,6 +168,17 @@ class _Replay:
     def _load(self, name: str) -> bytes:
         self.newest = self._os.read_disk(self._directory, name)
         return self.newest
+
+
+def settle(os_: Os, directory: int, segments: list[SegmentName]) -> None:
+    """Make durable what a writer that was killed may have left unsynced."""
+    os_.fsync(directory)
+    if segments:
+        fd = os_.open(directory, segments[-1].name)
+        try:
+            os_.fsync(fd)
+        finally:
+            os_.close(fd)
 
 
 def _no_snapshot(_position: int, _content: memoryview) -> None:
@@ -189,16 +209,6 @@ def _quarantine(os_: Os, directory: int, bad: dict[str, str]) -> None:
         os_.fsync(directory)
     finally:
         os_.close(place)
-
-
-def _settle(os_: Os, directory: int, segments: list[SegmentName]) -> None:
-    os_.fsync(directory)
-    if segments:
-        fd = os_.open(directory, segments[-1].name)
-        try:
-            os_.fsync(fd)
-        finally:
-            os_.close(fd)
 
 
 def _cache_agrees(os_: Os, directory: int, segments: list[SegmentName], newest: bytes) -> bool:
