@@ -44,7 +44,7 @@ def look_at(given: Shared, directory: Path) -> int:
 def repair_it(given: Shared, directory: Path, loss: tuple[int, int], reason: str) -> int:
     """Give up exactly `loss`, in the name of who runs this."""
     found = examine(directory)
-    requests = () if found is None else tuple(_requests(found))
+    requests = () if found is None else tuple(messages_behind(found))
     by = By(uid=os.getuid(), pid=os.getpid())
     act = JournalRepaired(time.time_ns(), *loss, by, reason[:REASON_MAX], requests)
     done = repair(directory, act)
@@ -80,16 +80,19 @@ def document(loss: Loss, directory: Path) -> dict[str, Any]:
         "effects": sorted(
             {e for one in unfinished for e in one.effects} | _named(beyond, "effect_id")
         ),
-        "requests": sorted(request_id for _, request_id in _requests(loss)),
+        "requests": sorted(request_id for _, request_id in messages_behind(loss)),
     }
 
 
-def _requests(loss: Loss) -> Iterator[tuple[SessionId, str]]:
-    """Every message that was accepted behind the damage, as far as it can be read."""
+def messages_behind(loss: Loss) -> Iterator[tuple[SessionId, str]]:
+    """Every message that was accepted behind the damage, as far as it can be read there; and what
+    an earlier repair whose record is given up too had said of those that it gave up."""
     for frame in loss.beyond:
         for record in _records(frame):
             if isinstance(record, OperationAccepted):
                 yield record.session_id, record.request_id
+            if isinstance(record, JournalRepaired):
+                yield from record.requests
 
 
 def shown(loss: Loss, made: dict[str, Any], look: Look) -> str:
