@@ -29,6 +29,7 @@ class Card:
     serial: int
     session_id: SessionId
     request_id: str
+    request_digest: str
     uid: int
     updated_at: int
     standing: Standing
@@ -52,6 +53,7 @@ def card_of(operation: Operation) -> Card:
         serial=operation.serial,
         session_id=operation.session_id,
         request_id=operation.request_id,
+        request_digest=operation.request_digest,
         uid=operation.by.uid,
         updated_at=operation.updated_at,
         standing=standing_of(operation),

@@ -17,15 +17,16 @@ _NONE = Standing()
 
 
 def catalogued(
-    catalogue: Catalogue, before: Operation | None, after: Operation | None
+    catalogue: Catalogue, before: Operation | Card | None, after: Operation | None
 ) -> Catalogue:
-    """The catalogue when one operation became another, came or went."""
+    """The catalogue when one operation, or the one of that card, became another, came or went."""
     known = before or after
     assert known is not None
-    stood, stands = (standing_of(one) if one is not None else _NONE for one in (before, after))
+    stood, stands = _standing(before), _standing(after)
     if stood == stands:
         return catalogue
-    was, now = (_facets(known.by.uid, known.session_id, one) for one in (stood, stands))
+    uid = known.uid if isinstance(known, Card) else known.by.uid
+    was, now = (_facets(uid, known.session_id, one) for one in (stood, stands))
     serial, facets = known.serial, catalogue.facets
     for facet in was - now:
         left = facets[facet].left(serial)
@@ -37,7 +38,7 @@ def catalogued(
         ids = ids.set(serial, known.operation_id)
     elif after is None:
         ids = ids.delete(serial)
-    counts = _recounted(catalogue.counts, known.by.uid, stood, stands)
+    counts = _recounted(catalogue.counts, uid, stood, stands)
     return changed(catalogue, ids=ids, facets=facets, counts=counts)
 
 
@@ -54,6 +55,12 @@ def catalogue_of(operations: Iterable[Card]) -> Catalogue:
         counts[key] = counts.get(key, 0) + 1
     facets_ = Map((facet, ordered(given)) for facet, given in numbers.items())
     return Catalogue(Map(ids), facets_, Map(counts))
+
+
+def _standing(known: Operation | Card | None) -> Standing:
+    if known is None:
+        return _NONE
+    return known.standing if isinstance(known, Card) else standing_of(known)
 
 
 def _facets(uid: int, session_id: SessionId, standing: Standing) -> frozenset[Facet]:

@@ -88,6 +88,10 @@ class Operations:
         """Those that are not packed; every one that is not finished is among them."""
         return (one for one in self._held.values() if not isinstance(one, Packed))
 
+    def as_held(self, operation_id: OperationId) -> Operation | Packed | None:
+        """One as it stands here."""
+        return self._held.get(operation_id)
+
     def updated_at(self, operation_id: OperationId) -> int:
         """When a record was about it last (ns)."""
         return self._held[operation_id].updated_at

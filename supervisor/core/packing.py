@@ -84,6 +84,14 @@ def texts(held: Packed) -> tuple[bytes, bytes]:
     return card, operation
 
 
+def card_in(held: Operation | Packed) -> Card:
+    """The card of either, with nothing unpacked for it."""
+    if isinstance(held, Operation):
+        return card_of(held)
+    card, _ = texts(held)
+    return read(Card, orjson.loads(card))
+
+
 @lru_cache(REMEMBERED)
 def unpacked(held: Packed) -> Operation:
     _, operation = texts(held)

@@ -97,6 +97,7 @@ class Service:
         try:
             caller = await _caller(context, request.peer)
             await context.engine.refresh()
+            await context.unpacked(command)
             return await _ANSWERS[type(command)](context, command, caller)
         except (Unavailable, Denied) as refused:
             return problem_response(refused.refusal)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import pwd
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import attrs
 import trio
@@ -14,6 +14,7 @@ from config.access import Denial, may_run, missing_role, missing_run
 from config.load import Handler, Handlers, fresh
 from config.schema import Role
 from sandbox.spec import SandboxUnavailable
+from supervisor.api.command import Command
 from supervisor.api.routes import Dispatch
 from supervisor.api.sessions import SendMessage
 from supervisor.api.views import Values, operation_view
@@ -24,6 +25,7 @@ from supervisor.core.decide.message import expired
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId, EffectId, OperationId, SessionId, default_session
 from supervisor.core.matching import Class, class_of
+from supervisor.core.operations import Packed
 from supervisor.core.record import By, Result
 from supervisor.core.standing import FINAL, operation_result, operation_state
 from supervisor.core.state import Call, Effect, Operation
@@ -36,6 +38,10 @@ from supervisor.server import Peer, Response
 
 # Of their own: look-ups that hang must not take the threads that others wait for.
 _LOOKUPS = trio.CapacityLimiter(4)
+# A packed operation with more bytes than this has some fifteen calls, and takes the loop
+# milliseconds to unpack.
+LARGE = 4_096
+_Value = TypeVar("_Value")
 
 Reload = Callable[[], Awaitable[Handlers]]
 """Puts configuration and manifests in force as they are on disk; ConfigError, OSError."""
@@ -96,6 +102,11 @@ def _user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+async def apart(function: Callable[..., _Value], *arguments: Any) -> _Value:
+    """What a function makes of values that do not change; in a thread, because it may take long."""
+    return await trio.to_thread.run_sync(function, *arguments)
 
 
 class Context:
@@ -238,6 +249,19 @@ class Context:
             }
         except (SandboxUnavailable, OSError) as unavailable:
             raise Denied(Refusal("SandboxUnavailable", str(unavailable))) from unavailable
+
+    async def unpacked(self, command: Command) -> None:
+        """See that looking at the operation that a command names does not stop the loop: a large
+        one that is packed is unpacked in a thread, and remembered for a moment."""
+        engine = self.engine
+        one = getattr(command, "operation_id", None)
+        if one is None and (call_id := getattr(command, "call_id", None)) is not None:
+            one = engine.operation_of_call(call_id)
+        if one is None and (effect_id := getattr(command, "effect_id", None)) is not None:
+            one = engine.operation_of_effect(effect_id)
+        held = engine.state.operations.as_held(OperationId(one)) if one is not None else None
+        if isinstance(held, Packed) and len(held.content) > LARGE:
+            await apart(held.unpack, held)
 
     async def read(self) -> None:
         """Reads show what is durable: they wait for what is being written."""

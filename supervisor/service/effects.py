@@ -13,14 +13,13 @@ from supervisor.core.step import (
 )
 from supervisor.dispatch.reconcile import reconcile
 from supervisor.server import Response
-from supervisor.service.context import Caller, Context, Denied, json_response
+from supervisor.service.context import Caller, Context, Denied, apart, json_response
 
 
 async def list_effects(context: Context, command: routes.ListEffects, caller: Caller) -> Response:
     await context.read()
-    page = listing.effects(
-        context.engine.state, command, context.whose(caller), context.engine.now()
-    )
+    engine = context.engine
+    page = await apart(listing.effects, engine.state, command, context.whose(caller), engine.now())
     return json_response(200, page)
 
 

@@ -17,15 +17,16 @@ from supervisor.core.step import (
 )
 from supervisor.dispatch.engine import new_id
 from supervisor.server import Response
-from supervisor.service.context import Caller, Context, Denied, json_response
+from supervisor.service.context import Caller, Context, Denied, apart, json_response
 
 
 async def list_operations(
     context: Context, command: routes.ListOperations, caller: Caller
 ) -> Response:
     await context.read()
-    page = listing.operations(
-        context.engine.state, command, context.whose(caller), context.engine.now()
+    engine = context.engine
+    page = await apart(
+        listing.operations, engine.state, command, context.whose(caller), engine.now()
     )
     return json_response(200, page)
 

@@ -9,7 +9,7 @@ from supervisor.core.ids import SessionId
 from supervisor.core.step import SessionAsked
 from supervisor.dispatch.engine import new_id
 from supervisor.server import Response
-from supervisor.service.context import Caller, Context, json_response, problem_response
+from supervisor.service.context import Caller, Context, apart, json_response, problem_response
 
 
 async def create(context: Context, command: sessions.CreateSession, caller: Caller) -> Response:
@@ -46,4 +46,5 @@ async def list_sessions(
 async def get_session(context: Context, command: sessions.GetSession, caller: Caller) -> Response:
     await context.read()
     session_id = context.session(command.session_id, caller, Verb.READ)
-    return json_response(200, session_view(context.engine.state, session_id, command.page))
+    page = await apart(session_view, context.engine.state, session_id, command.page)
+    return json_response(200, page)

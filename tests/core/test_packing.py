@@ -8,9 +8,10 @@ import pytest
 
 from supervisor.core import packing
 from supervisor.core.card import card_of
+from supervisor.core.catalogue import Catalogue
 from supervisor.core.decide.retention import DAY_NS
 from supervisor.core.operations import Operations, Packed
-from supervisor.core.packing import Packer, packable, texts, unpacked
+from supervisor.core.packing import Packer, card_in, packable, texts, unpacked
 from supervisor.core.standing import Waits, waits_for
 from supervisor.core.step import TimePassed
 from supervisor.core.text import text_of
@@ -138,6 +139,29 @@ def test_a_message_whose_operation_is_packed_is_the_same_message():
     (one,) = core.state.operations
     again = core.do(core.submitted(terms(effect(contract=NONE), handler="h0"), "r0"))
     assert (again.operation_id, again.repeated, again.records) == (one, True, ())
+
+
+def test_an_eviction_unpacks_nothing():
+    core = Core()
+    done(core, 3)
+    core.state = packed(core.state)
+    before = unpacked.cache_info().misses
+    core.wait(31 * DAY_NS // MS)
+    core.do(TimePassed(core.now, 1_000, 30, 400, 30))
+    assert not core.state.operations
+    assert unpacked.cache_info().misses == before
+    assert core.state.catalogue == Catalogue()
+    assert not (core.state.calls or core.state.effects or core.state.messages)
+
+
+def test_a_card_is_the_same_from_either_form():
+    core = Core()
+    done(core, 2)
+    small = packed(core.state).operations
+    for one, operation in core.state.operations.items():
+        held = small.as_held(one)
+        assert held is not None
+        assert card_in(held) == card_in(operation) == card_of(operation)
 
 
 @pytest.mark.parametrize("days", [0, 31])

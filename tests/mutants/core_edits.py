@@ -123,7 +123,7 @@ EDITS: dict[str, list[Edit | Cell]] = {
         Edit(evolve_attempt.interrupt, "if dead else {}", "if True else {}")
     ],
     "an unknown effect lets the operation be finished": [
-        Edit(standing.operation_state, "or tally.unresolved", "or False")
+        Edit(standing.operation_state, "tally.unresolved or", "False or")
     ],
     "a finished operation is finished once more, otherwise": [
         Edit(decide_settle._finished, "standing not in TERMINAL", "True")

@@ -27,6 +27,8 @@ from supervisor.core.evolve import open as open_
 from supervisor.core.evolve.attempt import TRANSITIONS
 from supervisor.core.evolve.retention import lined_up
 from supervisor.core.ids import OperationId
+from supervisor.core.operations import Packed
+from supervisor.core.packing import card_in
 from supervisor.core.record import (
     AnnouncementRefused,
     ApprovalAnswered,
@@ -113,7 +115,6 @@ _FOLDS: dict[type[Record], Callable[[State, Operation, Any], State]] = {
     BudgetExtended: operation.budget_extended,
     ArtifactsAccepted: operation.artifacts_accepted,
     OperationAbandoned: retention.abandoned,
-    OperationEvicted: retention.evicted,
 }
 
 
@@ -129,8 +130,9 @@ def fold(state: State, position: int, records: Iterable[Record]) -> State:
     catalogue = state.catalogue
     for operation_id in touched:
         state = _count(state, operation_id, position, at)
-        moved = before.get(operation_id), state.operations.get(operation_id)
-        catalogue = catalogued(catalogue, *moved)
+        was = before.as_held(operation_id)
+        known = card_in(was) if isinstance(was, Packed) else was
+        catalogue = catalogued(catalogue, known, state.operations.get(operation_id))
     latest = max(state.latest, at)
     return changed(state, position=position, latest=latest, catalogue=catalogue)
 
@@ -148,6 +150,8 @@ def evolve(state: State, record: Record) -> State:
             return retention.session_ended(state, record)
         case OperationAccepted():
             return operation.accepted(state, record)
+        case OperationEvicted():
+            return retention.evicted(state, record)
         case TombstoneExpired():
             return retention.expired(state, record)
         case TombstoneRenewed():

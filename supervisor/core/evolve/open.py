@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from supervisor.core.card import Card
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve.put import call_of, put, put_call
 from supervisor.core.open_state import Asked, Continuation
@@ -32,11 +33,11 @@ def accepted(state: State, record: OperationAccepted) -> State:
     return attrs.evolve(state, newest_open=state.newest_open.set(record.session_id, one))
 
 
-def evicted(state: State, operation: Operation) -> State:
+def evicted(state: State, card: Card) -> State:
     """Nothing is the newest of its session any more, when this one was."""
-    if state.newest_open.get(operation.session_id) != operation.operation_id:
+    if state.newest_open.get(card.session_id) != card.operation_id:
         return state
-    return attrs.evolve(state, newest_open=state.newest_open.delete(operation.session_id))
+    return attrs.evolve(state, newest_open=state.newest_open.delete(card.session_id))
 
 
 def continuation_opened(state: State, operation: Operation, record: ContinuationOpened) -> State:

@@ -58,12 +58,15 @@ def recounted(blobs: Map[str, int], before: Result | None, after: Result | None)
     if before is after:
         return blobs
     if before is not None and before.blob is not None:
-        left = blobs[before.blob.digest] - 1
-        digest = before.blob.digest
-        blobs = blobs.set(digest, left) if left else blobs.delete(digest)
+        blobs = without_one(blobs, before.blob.digest)
     if after is not None and after.blob is not None:
         blobs = blobs.set(after.blob.digest, blobs.get(after.blob.digest, 0) + 1)
     return blobs
+
+
+def without_one(blobs: Map[str, int], digest: str) -> Map[str, int]:
+    left = blobs[digest] - 1
+    return blobs.set(digest, left) if left else blobs.delete(digest)
 
 
 def _leaves(effect: Effect) -> int:

@@ -6,12 +6,12 @@ from __future__ import annotations
 from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import open as open_
-from supervisor.core.evolve.put import put, put_session, recounted
+from supervisor.core.evolve.put import put, put_session, without_one
+from supervisor.core.packing import card_in
 from supervisor.core.record import (
     Ending,
     OperationAbandoned,
     OperationEvicted,
-    Result,
     SessionEnded,
     TombstoneExpired,
     TombstoneRenewed,
@@ -40,29 +40,31 @@ def abandoned(state: State, operation: Operation, record: OperationAbandoned) ->
     return open_.end_open(put(state, operation), operation, record.at, Ending.CANCELLED)
 
 
-def evicted(state: State, operation: Operation, record: OperationEvicted) -> State:
+def evicted(state: State, record: OperationEvicted) -> State:
     """Everything about the operation goes, except what answers its message."""
-    one = operation.operation_id
-    if one not in state.finished:
+    one = record.operation_id
+    held = state.operations.as_held(one)
+    if held is None or one not in state.finished:
         raise IllegalTransition(f"does not wait for that: {record}")
-    state = open_.evicted(state, operation)
-    session = state.sessions.get(operation.session_id)
+    card = card_in(held)
+    state = open_.evicted(state, card)
+    session = state.sessions.get(card.session_id)
     if session is not None:
         state = put_session(state, changed(session, kept=session.kept - 1))
     calls, effects = state.calls.mutate(), state.effects.mutate()
-    for call_id in operation.call_order:
+    for call_id in card.calls:
         del calls[call_id]
-    for effect_id in operation.effects:
+    for effect_id in card.effects:
         del effects[effect_id]
     blobs = state.blobs
-    for blob in operation.blobs():
-        blobs = recounted(blobs, Result(blob=blob), None)
+    for digest in card.blobs:
+        blobs = without_one(blobs, digest)
     tombstone = Tombstone(
         operation_id=one,
-        session_id=operation.session_id,
-        request_id=operation.request_id,
-        request_digest=operation.request_digest,
-        uid=operation.by.uid,
+        session_id=card.session_id,
+        request_id=card.request_id,
+        request_digest=card.request_digest,
+        uid=card.uid,
         at=record.at,
     )
     return changed(
