@@ -9,41 +9,40 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import attrs
-
 from supervisor.api import approvals, sessions
 from supervisor.api import open as open_
 from supervisor.api.command import Command, Page, Reader, page_of, query_wait, wait_of
 from supervisor.api.fields import CLIENT_ID, Fields, Invalid, Query, parse_json
 from supervisor.api.sessions import dispatch_digest
 from supervisor.core.errors import Refusal
+from supervisor.core.frozen import frozen
 from supervisor.core.record import Result
 
 RESUME_SCHEMA = "effectd-operation-resume-request-v1"
 RECOVERY_SCHEMA = "effectd-operation-recovery-v1"
 
 
-@attrs.frozen
+@frozen
 class GetStatus(Command):
     pass
 
 
-@attrs.frozen
+@frozen
 class Reload(Command):
     pass
 
 
-@attrs.frozen
+@frozen
 class ListHandlers(Command):
     pass
 
 
-@attrs.frozen
+@frozen
 class GetHandler(Command):
     name: str
 
 
-@attrs.frozen
+@frozen
 class Dispatch(Command):
     request_id: str
     request_digest: str
@@ -56,7 +55,7 @@ class Dispatch(Command):
     dry_run: bool = False
 
 
-@attrs.frozen
+@frozen
 class ListOperations(Command):
     page: Page
     state: str | None
@@ -67,28 +66,28 @@ class ListOperations(Command):
     since: str | None
 
 
-@attrs.frozen
+@frozen
 class GetOperation(Command):
     operation_id: str
     wait_ms: int
 
 
-@attrs.frozen
+@frozen
 class GetRecovery(Command):
     operation_id: str
 
 
-@attrs.frozen
+@frozen
 class GetCheckpoint(Command):
     operation_id: str
 
 
-@attrs.frozen
+@frozen
 class GetSchema(Command):
     name: str
 
 
-@attrs.frozen
+@frozen
 class Resume(Command):
     operation_id: str
     resume_request_id: str
@@ -97,50 +96,50 @@ class Resume(Command):
     wait_ms: int
 
 
-@attrs.frozen
+@frozen
 class Cancel(Command):
     operation_id: str
     reason: str
     wait_ms: int
 
 
-@attrs.frozen
+@frozen
 class Extend(Command):
     operation_id: str
     max_run_ms: int
     reason: str
 
 
-@attrs.frozen
+@frozen
 class AcceptArtifacts(Command):
     operation_id: str
     reason: str
 
 
-@attrs.frozen
+@frozen
 class GetCall(Command):
     call_id: str
     wait_ms: int
 
 
-@attrs.frozen
+@frozen
 class GetResult(Command):
     call_id: str
 
 
-@attrs.frozen
+@frozen
 class GetOutput(Command):
     call_id: str
     attempt: int | None
 
 
-@attrs.frozen
+@frozen
 class AttestDead(Command):
     call_id: str
     reason: str
 
 
-@attrs.frozen
+@frozen
 class ListEffects(Command):
     page: Page
     outcome: str | None
@@ -148,18 +147,18 @@ class ListEffects(Command):
     handler: str | None
 
 
-@attrs.frozen
+@frozen
 class GetEffect(Command):
     effect_id: str
 
 
-@attrs.frozen
+@frozen
 class Reconcile(Command):
     effect_id: str
     wait_ms: int
 
 
-@attrs.frozen
+@frozen
 class Resolve(Command):
     effect_id: str
     applied: bool
@@ -168,7 +167,7 @@ class Resolve(Command):
     if_revision: int | None
 
 
-@attrs.frozen
+@frozen
 class GetEvents(Command):
     after: int
     follow: bool
@@ -313,7 +312,7 @@ ROUTES: tuple[tuple[str, str, Reader], ...] = (
 )
 
 
-@attrs.frozen
+@frozen
 class MethodNotAllowed:
     allow: tuple[str, ...]
 

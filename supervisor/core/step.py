@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 
 from supervisor.core.errors import Refusal
+from supervisor.core.frozen import frozen
 from supervisor.core.ids import CallId, EffectId, OperationId, SessionId
 from supervisor.core.moment import Moment
 from supervisor.core.record import (
@@ -31,12 +32,12 @@ from supervisor.core.record import (
 )
 
 
-@attrs.frozen
+@frozen
 class Input:
     now: Moment
 
 
-@attrs.frozen
+@frozen
 class Restarted(Input):
     """`alive` and `asking` are the attempts and reconcilers that could not be proven dead;
     `rollback` says what an accepted roll-back forgets and why."""
@@ -48,7 +49,7 @@ class Restarted(Input):
     rollback: str = ""
 
 
-@attrs.frozen
+@frozen
 class SessionAsked(Input):
     """A client asks for a container of its operations; `session_id` is made by the shell."""
 
@@ -59,7 +60,7 @@ class SessionAsked(Input):
     sessions_max: int = 1_000
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Message(Input):
     """A client asks for one operation, under an id that names it for ever in its session.
 
@@ -77,7 +78,7 @@ class Message(Input):
     operations_kept: int = 200_000
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Submitted(Message):
     """One call as one operation: a dispatch."""
 
@@ -87,12 +88,12 @@ class Submitted(Message):
     timeout_ms: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Opened(Message):
     """An operation whose calls its client decides one by one."""
 
 
-@attrs.frozen
+@frozen
 class Ready(Input):
     """A slot is taken and a sandbox waits at its gate: may the attempt be made?"""
 
@@ -104,7 +105,7 @@ class Ready(Input):
     effect_id: EffectId
 
 
-@attrs.frozen
+@frozen
 class Withheld(Input):
     """A queued call cannot start: no sandbox, no handler, no authority."""
 
@@ -112,7 +113,7 @@ class Withheld(Input):
     refusal: Refusal
 
 
-@attrs.frozen
+@frozen
 class Announced(Input):
     call_id: CallId
     attempt: int
@@ -123,7 +124,7 @@ class Announced(Input):
     closed: str | None = None
 
 
-@attrs.frozen
+@frozen
 class Confirmed(Input):
     call_id: CallId
     attempt: int
@@ -134,7 +135,7 @@ class Confirmed(Input):
     settled_by: Settler = Settler.HANDLER
 
 
-@attrs.frozen
+@frozen
 class Exited(Input):
     """The attempt's tree is proven dead and fd 3 is read to its end.
 
@@ -154,7 +155,7 @@ class Exited(Input):
     proof: str = "record"
 
 
-@attrs.frozen
+@frozen
 class Lost(Input):
     call_id: CallId
     attempt: int
@@ -162,7 +163,7 @@ class Lost(Input):
     dead: bool
 
 
-@attrs.frozen
+@frozen
 class ProvenDead(Input):
     call_id: CallId
     attempt: int
@@ -171,7 +172,7 @@ class ProvenDead(Input):
     reason: str = ""
 
 
-@attrs.frozen
+@frozen
 class ReconcilerProvenDead(Input):
     effect_id: EffectId
     proof: str
@@ -179,14 +180,14 @@ class ReconcilerProvenDead(Input):
     reason: str = ""
 
 
-@attrs.frozen
+@frozen
 class CancelAsked(Input):
     operation_id: OperationId
     by: By
     reason: str
 
 
-@attrs.frozen
+@frozen
 class ResumeAsked(Input):
     operation_id: OperationId
     by: By
@@ -197,7 +198,7 @@ class ResumeAsked(Input):
     margin_ms: int
 
 
-@attrs.frozen
+@frozen
 class CallAsked(Input):
     """A call of an open operation; `continuation` is the one that it is meant for, if it says.
 
@@ -216,7 +217,7 @@ class CallAsked(Input):
     continuation: int | None = None
 
 
-@attrs.frozen
+@frozen
 class ContinueAsked(Input):
     """Open the continuation after that one."""
 
@@ -227,7 +228,7 @@ class ContinueAsked(Input):
     request_id: str
 
 
-@attrs.frozen
+@frozen
 class EndAsked(Input):
     """End the open continuation, for a reason that is a client's to give."""
 
@@ -237,7 +238,7 @@ class EndAsked(Input):
     reason: Ending
 
 
-@attrs.frozen
+@frozen
 class ExtendAsked(Input):
     operation_id: OperationId
     by: By
@@ -245,7 +246,7 @@ class ExtendAsked(Input):
     reason: str
 
 
-@attrs.frozen
+@frozen
 class ArtifactsAsked(Input):
     """Accept the digests that the handlers named here have now."""
 
@@ -255,21 +256,21 @@ class ArtifactsAsked(Input):
     reason: str
 
 
-@attrs.frozen
+@frozen
 class ReconcileAsked(Input):
     """May the reconciler of this effect run? Answered by RunReconciler, nothing is written."""
 
     effect_id: EffectId
 
 
-@attrs.frozen
+@frozen
 class ReconcilerReady(Input):
     effect_id: EffectId
     by: By
     identity: Identity
 
 
-@attrs.frozen
+@frozen
 class ReconcilerAnswered(Input):
     effect_id: EffectId
     applied: bool | None
@@ -277,7 +278,7 @@ class ReconcilerAnswered(Input):
     detail: str = ""
 
 
-@attrs.frozen
+@frozen
 class ResolveAsked(Input):
     effect_id: EffectId
     by: By
@@ -287,7 +288,7 @@ class ResolveAsked(Input):
     result: Result | None = None
 
 
-@attrs.frozen
+@frozen
 class BlobLost(Input):
     """A blob that results of the operation are kept in is `missing` or `damaged`."""
 
@@ -296,7 +297,7 @@ class BlobLost(Input):
     reason: str
 
 
-@attrs.frozen
+@frozen
 class TimePassed(Input):
     """Is anything kept too long? Asked again until nothing is left to do."""
 
@@ -309,14 +310,14 @@ class TimePassed(Input):
 # --- what is to be done -----------------------------------------------------------------
 
 
-@attrs.frozen
+@frozen
 class Launch:
     """Take a slot, prepare a sandbox, come back with Ready."""
 
     call_id: CallId
 
 
-@attrs.frozen
+@frozen
 class OpenGate:
     """The attempt is durable: check what may have changed, then let the handler run."""
 
@@ -327,19 +328,19 @@ class OpenGate:
     effect_id: EffectId | None
 
 
-@attrs.frozen
+@frozen
 class GiveLeave:
     ordinal: int
     effect_id: EffectId
 
 
-@attrs.frozen
+@frozen
 class AnswerApplied:
     ordinal: int
     result: Result
 
 
-@attrs.frozen
+@frozen
 class RefuseAnnouncement:
     """`ends` says that the attempt is to be ended as well."""
 
@@ -347,18 +348,18 @@ class RefuseAnnouncement:
     ends: bool = False
 
 
-@attrs.frozen
+@frozen
 class SayRecorded:
     ordinal: int
 
 
-@attrs.frozen
+@frozen
 class EndAttempt:
     call_id: CallId
     attempt: int
 
 
-@attrs.frozen
+@frozen
 class RunReconciler:
     effect_id: EffectId
     reconciler: Reconciler
@@ -377,7 +378,7 @@ Directive = (
 )
 
 
-@attrs.frozen
+@frozen
 class Decision:
     """One decision is one frame. `outcome` marks facts that may use the reserved room."""
 

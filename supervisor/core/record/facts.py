@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from supervisor.core.frozen import frozen
 from supervisor.core.ids import CallId, EffectId, SessionId
 from supervisor.core.record.base import OperationRecord, Record
 from supervisor.core.record.values import (
@@ -27,7 +28,7 @@ from supervisor.core.record.values import (
 )
 
 
-@attrs.frozen
+@frozen
 class DaemonStarted(Record):
     """A new epoch: whatever was unfinished is interrupted.
 
@@ -44,7 +45,7 @@ class DaemonStarted(Record):
     rollback: str = ""
 
 
-@attrs.frozen
+@frozen
 class JournalRepaired(Record):
     """An operator gave up the records at `first`..`last`, which were damaged or missing.
 
@@ -59,7 +60,7 @@ class JournalRepaired(Record):
     requests: tuple[tuple[SessionId, str], ...] = ()
 
 
-@attrs.frozen
+@frozen
 class SessionCreated(Record):
     """A client made a container for its operations; `request_id` names this for its user."""
 
@@ -69,7 +70,7 @@ class SessionCreated(Record):
     labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
-@attrs.frozen
+@frozen
 class OperationAccepted(OperationRecord):
     kind: Kind
     session_id: SessionId
@@ -80,7 +81,7 @@ class OperationAccepted(OperationRecord):
     labels: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
-@attrs.frozen
+@frozen
 class CallAccepted(OperationRecord):
     """`node` is the path of the program's node that this call, or what it retries, is of."""
 
@@ -98,7 +99,7 @@ class CallAccepted(OperationRecord):
     node: str = ""
 
 
-@attrs.frozen
+@frozen
 class CallRefused(OperationRecord):
     """A call that was accepted, or asked to go on, was not let to start."""
 
@@ -107,7 +108,7 @@ class CallRefused(OperationRecord):
     detail: str
 
 
-@attrs.frozen
+@frozen
 class DispatchRefusedBudgetExceeded(OperationRecord):
     call_id: CallId
     active_elapsed_ms: int
@@ -116,7 +117,7 @@ class DispatchRefusedBudgetExceeded(OperationRecord):
     limit_value: int
 
 
-@attrs.frozen
+@frozen
 class CallQueued(OperationRecord):
     """A resume lets this call go on: as its next attempt, or as the new call it is."""
 
@@ -124,14 +125,14 @@ class CallQueued(OperationRecord):
     relaunch: Relaunch
 
 
-@attrs.frozen
+@frozen
 class CallRestored(OperationRecord):
     """A resume handed back a recorded result; nothing was started."""
 
     call_id: CallId
 
 
-@attrs.frozen
+@frozen
 class AttemptReserved(OperationRecord):
     call_id: CallId
     attempt: int
@@ -140,7 +141,7 @@ class AttemptReserved(OperationRecord):
     digest: str
 
 
-@attrs.frozen
+@frozen
 class AttemptStarted(OperationRecord):
     call_id: CallId
     attempt: int
@@ -148,7 +149,7 @@ class AttemptStarted(OperationRecord):
     layers: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class EffectAnnounced(OperationRecord):
     call_id: CallId
     attempt: int
@@ -161,7 +162,7 @@ class EffectAnnounced(OperationRecord):
     mono: int
 
 
-@attrs.frozen
+@frozen
 class EffectAnswered(OperationRecord):
     """A relaunch announced an ordinal that is applied; its recorded result was its answer."""
 
@@ -171,7 +172,7 @@ class EffectAnswered(OperationRecord):
     effect_id: EffectId
 
 
-@attrs.frozen
+@frozen
 class AnnouncementRefused(OperationRecord):
     call_id: CallId
     attempt: int
@@ -180,7 +181,7 @@ class AnnouncementRefused(OperationRecord):
     detail: str
 
 
-@attrs.frozen
+@frozen
 class EffectConfirmed(OperationRecord):
     call_id: CallId
     attempt: int
@@ -192,7 +193,7 @@ class EffectConfirmed(OperationRecord):
     reason: str = ""
 
 
-@attrs.frozen
+@frozen
 class ConfirmationDisputed(OperationRecord):
     """A handler said something else than is recorded: kept as evidence, overwrites nothing."""
 
@@ -204,7 +205,7 @@ class ConfirmationDisputed(OperationRecord):
     reason: str = ""
 
 
-@attrs.frozen
+@frozen
 class AttemptEnded(OperationRecord):
     """Seen to end, tree proven dead. `late`: exit 0 came after the deadline."""
 
@@ -223,7 +224,7 @@ class AttemptEnded(OperationRecord):
     mono: int = 0
 
 
-@attrs.frozen
+@frozen
 class AttemptInterrupted(OperationRecord):
     """Nobody saw it end (its launcher or init died); `dead` when its tree is proven dead."""
 
@@ -234,7 +235,7 @@ class AttemptInterrupted(OperationRecord):
     mono: int = 0
 
 
-@attrs.frozen
+@frozen
 class DeathProven(OperationRecord):
     """An interrupted attempt's tree is gone; `by` when an operator attests it."""
 
@@ -246,13 +247,13 @@ class DeathProven(OperationRecord):
     mono: int = 0
 
 
-@attrs.frozen
+@frozen
 class CancelRequested(OperationRecord):
     by: By
     reason: str = ""
 
 
-@attrs.frozen
+@frozen
 class ResumeAccepted(OperationRecord):
     resume_request_id: str
     revision: int
@@ -260,7 +261,7 @@ class ResumeAccepted(OperationRecord):
     by: By
 
 
-@attrs.frozen
+@frozen
 class ContinuationOpened(OperationRecord):
     """An open operation takes calls. `after` is the continuation that this one follows."""
 
@@ -271,7 +272,7 @@ class ContinuationOpened(OperationRecord):
     request_id: str = ""
 
 
-@attrs.frozen
+@frozen
 class ContinuationEnded(OperationRecord):
     """No more calls in this one. What runs goes on, unless the reason is `stop`."""
 
@@ -281,7 +282,7 @@ class ContinuationEnded(OperationRecord):
     mono: int = 0
 
 
-@attrs.frozen
+@frozen
 class RepeatAnswered(OperationRecord):
     """A request for a write that was asked before is answered by that write's call.
 
@@ -296,14 +297,14 @@ class RepeatAnswered(OperationRecord):
     by: By
 
 
-@attrs.frozen
+@frozen
 class BudgetExtended(OperationRecord):
     max_run_ms: int
     reason: str
     by: By
 
 
-@attrs.frozen
+@frozen
 class ArtifactsAccepted(OperationRecord):
     """An admin accepts that a handler's digest is another one than its calls began with."""
 
@@ -313,7 +314,7 @@ class ArtifactsAccepted(OperationRecord):
     by: By
 
 
-@attrs.frozen
+@frozen
 class ReconcilerStarted(OperationRecord):
     effect_id: EffectId
     revision: int
@@ -322,7 +323,7 @@ class ReconcilerStarted(OperationRecord):
     mono: int = 0
 
 
-@attrs.frozen
+@frozen
 class ReconcilerEnded(OperationRecord):
     """The provider's answer; `applied` is None when it could not tell: evidence only."""
 
@@ -333,7 +334,7 @@ class ReconcilerEnded(OperationRecord):
     detail: str = ""
 
 
-@attrs.frozen
+@frozen
 class ReconcilerDeathProven(OperationRecord):
     """A reconciler that outlived its daemon is gone; `by` when an operator attests it."""
 
@@ -343,7 +344,7 @@ class ReconcilerDeathProven(OperationRecord):
     reason: str = ""
 
 
-@attrs.frozen
+@frozen
 class EffectResolved(OperationRecord):
     effect_id: EffectId
     applied: bool
@@ -352,7 +353,7 @@ class EffectResolved(OperationRecord):
     result: Result | None = None
 
 
-@attrs.frozen
+@frozen
 class CallResultLost(OperationRecord):
     """The blob of what the call gave is `missing` or `damaged`: nobody has the value any more."""
 
@@ -360,7 +361,7 @@ class CallResultLost(OperationRecord):
     reason: str
 
 
-@attrs.frozen
+@frozen
 class EffectResultLost(OperationRecord):
     """The same of what the effect returned; who knows it may supply it, once."""
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
+from supervisor.core.frozen import frozen
 from supervisor.core.record.base import OperationRecord
 from supervisor.core.record.values import By, Ended, Terms
 
 
-@attrs.frozen
+@frozen
 class ProgramAccepted(OperationRecord):
     """`terms` are those of every handler that it can reach; `not_resumable` says why not.
     `inputs` are the names of its raw inputs, whose values are in no record;
@@ -27,7 +26,7 @@ class ProgramAccepted(OperationRecord):
     version: int = 1
 
 
-@attrs.frozen
+@frozen
 class NodeBound(OperationRecord):
     """An expression was evaluated, for good."""
 
@@ -35,7 +34,7 @@ class NodeBound(OperationRecord):
     value: Any
 
 
-@attrs.frozen
+@frozen
 class ApprovalRequested(OperationRecord):
     """A person is asked; `expires_at` is wall time in ns, `by` who may answer."""
 
@@ -46,7 +45,7 @@ class ApprovalRequested(OperationRecord):
     expires_at: int
 
 
-@attrs.frozen
+@frozen
 class ApprovalAnswered(OperationRecord):
     node: str
     choice: str
@@ -54,12 +53,12 @@ class ApprovalAnswered(OperationRecord):
     by: By
 
 
-@attrs.frozen
+@frozen
 class ApprovalExpired(OperationRecord):
     node: str
 
 
-@attrs.frozen
+@frozen
 class ProgramEnded(OperationRecord):
     """`value` is what it gives, or the reason it stopped; `code` says why it could not go on."""
 

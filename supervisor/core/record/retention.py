@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
-import attrs
-
+from supervisor.core.frozen import frozen
 from supervisor.core.ids import OperationId, SessionId
 from supervisor.core.record.base import OperationRecord, Record
 
 
-@attrs.frozen
+@frozen
 class OperationAbandoned(OperationRecord):
     """Interrupted, nothing unresolved, and nobody asked for anything for `days`: cancelled."""
 
     days: int
 
 
-@attrs.frozen
+@frozen
 class OperationEvicted(OperationRecord):
     """A finished operation is no longer kept; its tombstone is."""
 
 
-@attrs.frozen
+@frozen
 class TombstoneExpired(Record):
     """What was left of an evicted operation is gone too: its id is as good as new."""
 
     operation_id: OperationId
 
 
-@attrs.frozen
+@frozen
 class TombstoneRenewed(Record):
     """It would have gone, and its session has not ended: it stays as long once more."""
 
     operation_id: OperationId
 
 
-@attrs.frozen
+@frozen
 class SessionEnded(Record):
     """No message came for long, and none of its operations is kept: its id names nothing."""
 
