@@ -7,14 +7,15 @@ copied to `quarantine/` first, and is then no part of the journal any more.
 
 Every state that a crash in here can leave is refused by a start as the damage was, and may
 be repaired again: the file that the new segment replaces stays in its place, wrong, until
-one rename puts the new one there.
+one rename puts the new one there. Files behind it may be gone by then: what they held is told
+by the new segment, still prepared, to the next repair.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +38,7 @@ from supervisor.journal.codec import (
     header_payload,
     later_lines,
     parse_header,
+    parse_repair,
     repair_payload,
 )
 from supervisor.journal.errors import (
@@ -72,8 +74,9 @@ class Loss(NamedTuple):
     `first`..`last` are the positions known to have existed; `resume` is behind every one
     that can have existed. `files` are copied; all but the one that `point` ends in are then
     no part of the journal. `proven` and `beyond` are the decisions before and behind the
-    damage that can be read; those behind are given up all the same. A snapshot that it
-    `began` with stands for the decisions up to its own. Sizes are in bytes.
+    damage that can be read; those behind are given up all the same. For files that a repair
+    had put out of the way when it was cut off, its own decision is in `beyond`. A snapshot
+    that it `began` with stands for the decisions up to its own. Sizes are in bytes.
     """
 
     damage: Damage
@@ -182,8 +185,29 @@ def _examine(os_: Os, fd: int) -> Loss | None:
             ) from error
         touched = [s for s in segments if s.number >= prefix.point.number]
         found = {s: contents.get(s.name) or load(s.name) for s in touched}
-        return _loss(error.report, prefix, found)._replace(began=began)
+        cut_off = _cut_off(os_, fd, prefix.point.position + 1)
+        return _loss(error.report, prefix, found, cut_off)._replace(began=began)
     return None
+
+
+class _CutOff(NamedTuple):
+    """A repair of the same loss that was prepared and never put into its place."""
+
+    last: int
+    resume: int
+    decision: Frame
+
+
+def _cut_off(os_: Os, fd: int, first: int) -> list[_CutOff]:
+    found: list[_CutOff] = []
+    for name in os_.listdir(fd):
+        lines = later_lines(os_.read_disk(fd, name), 0) if name.endswith(".spare") else []
+        for line, decision in itertools.pairwise(lines):
+            said = parse_repair(line.payload)
+            if said is not None and said.first == first:
+                frame = Frame(decision.position, decision.payload)
+                found.append(_CutOff(said.last, line.position, frame))
+    return found
 
 
 def _snapshot(os_: Os, fd: int) -> Snapshot | None:
@@ -212,26 +236,33 @@ def _segments(os_: Os, fd: int, since: int) -> list[SegmentName]:
         ) from error
 
 
-def _loss(damage: Damage, prefix: _Prefix, found: dict[SegmentName, bytes]) -> Loss:
+def _loss(
+    damage: Damage, prefix: _Prefix, found: dict[SegmentName, bytes], cut_off: list[_CutOff]
+) -> Loss:
     point = prefix.point
     first = point.position + 1
     behind = [_behind(segment, content, point) for segment, content in found.items()]
     lines = [line for part in behind for line in later_lines(part, 0) if line.position >= first]
-    last = max([first, damage.last or 0, *(line.position for line in lines)])
+    known = (*(line.position for line in lines), *(one.last for one in cut_off))
+    last = max([first, damage.last or 0, *known])
     size = max([SEGMENT_BYTES, *map(len, found.values())])
     return Loss(
         damage=damage,
         first=first,
         last=last,
-        resume=_bound(first, last, size, found) + 1,
+        resume=max([_bound(first, last, size, found) + 1, *(one.resume for one in cut_off)]),
         point=point,
         align=0 if prefix.header is None else prefix.header.align,
         size=size,
         files=tuple(found),
         proven=tuple(prefix.frames),
-        beyond=tuple(Frame(a.position, a.payload) for a in lines if a.payload.startswith(b"[")),
+        beyond=(*_decisions(lines), *(one.decision for one in cut_off)),
         discarded=len(behind[0].strip(FILLER)) if point.number else 0,
     )
+
+
+def _decisions(lines: Iterable[Line]) -> Iterator[Frame]:
+    return (Frame(a.position, a.payload) for a in lines if a.payload.startswith(b"["))
 
 
 def _behind(segment: SegmentName, content: bytes, point: Point) -> bytes:

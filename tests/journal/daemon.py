@@ -21,7 +21,7 @@ from supervisor.journal.snapshot import Place
 from tests.core.made import KEY, MS, NOON, Core, effect, terms
 from tests.journal.fakeos import FakeOs
 
-SIZE, ALIGN = 16_384, 512
+SIZE, ALIGN = 8_192, 512
 JOURNAL = "0" * 32
 TERMS = (terms(effect()), terms(effect(contract=KEY)))
 Decisions = list[tuple[int, bytes]]  # each with its position

@@ -173,6 +173,25 @@ def test_a_crash_at_any_call_of_a_repair_leaves_it_done_or_to_be_done_again(case
     assert min(ended) > 0
 
 
+@pytest.mark.guarantee("J6")
+@pytest.mark.parametrize("case", CASES)
+def test_what_a_repair_that_was_cut_off_knew_is_known_to_the_next_one(case):
+    """Files that it had put out of the way already held positions and decisions."""
+    os_, _ = damaged(case)
+    first, rng = examine(HERE, os_=os_), random.Random(7)
+    assert first is not None
+
+    def crash(_call: str) -> None:
+        for image in [os_.killed(), *os_.power_cuts(rng, 2)]:
+            again = examine(HERE, os_=image)
+            if again is not None:
+                assert (again.first, again.last) == (first.first, first.last)
+                assert again.resume >= first.resume, "a lost position would be given again"
+
+    os_.after = crash
+    repaired(os_)
+
+
 @pytest.mark.guarantee("J3", "J6")
 @pytest.mark.parametrize("kind", [errno.EIO, errno.ENOSPC, "short by one"])
 @pytest.mark.parametrize("case", ["in the first of three", "in the newest"])
