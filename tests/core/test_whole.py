@@ -16,8 +16,9 @@ from supervisor.core import state as state_module
 from supervisor.core import tombstones as tombstones_module
 from supervisor.core.decide.retention import DAY_NS
 from supervisor.core.evolve import fold
+from supervisor.core.ids import SessionId
 from supervisor.core.state import State
-from supervisor.core.step import ArtifactsAsked, TimePassed
+from supervisor.core.step import ArtifactsAsked, SessionAsked, TimePassed
 from supervisor.core.text import UnknownWhole
 from supervisor.core.whole import CARRIED, DERIVED, Head, lines, state_from
 from supervisor.journal.records import decode
@@ -150,6 +151,17 @@ def test_what_is_no_whole_is_refused_and_says_why(change, says):
     assert state_of(value)
     change(value)
     with pytest.raises(UnknownWhole, match=says):
+        state_of(value)
+
+
+def test_a_session_that_is_in_it_twice_is_refused():
+    core = Core()
+    core.do(SessionAsked(core.now, SessionId("ses_1"), "s1", CLIENT))
+    value = values_of(core.state)
+    assert state_of(value).sessions
+    value[0].update(sessions=2)
+    value.append(value[1])
+    with pytest.raises(UnknownWhole, match="a session is in it twice"):
         state_of(value)
 
 

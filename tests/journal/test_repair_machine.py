@@ -343,7 +343,7 @@ TestRepairMachine = pytest.mark.many(
     pytest.mark.guarantee("J1", "J2", "J3", "J6", "J9")(RepairMachine.TestCase)
 )
 TestRepairMachine.settings = settings(
-    max_examples=15,
+    max_examples=10,
     stateful_step_count=12,
     deadline=None,
     suppress_health_check=list(HealthCheck),
