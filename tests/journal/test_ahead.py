@@ -143,6 +143,30 @@ def test_a_start_waits_for_nothing_that_can_be_read_ahead(tmp_path, reads):
     assert sorted(name for _, name in reads) == sorted([*wanted, cached])
 
 
+def test_what_a_killed_writer_left_unsynced_is_synced_before_it_is_read(tmp_path, monkeypatch):
+    place = tmp_path / "j"
+    laid_out(place, contents_of(grown(snapshots=0).os))
+    newest = segments(place)[-1].name
+    done: list[tuple[str, str]] = []
+    fsync, read_disk = Os.fsync, Os.read_disk
+
+    def noted_fsync(os_, fd):
+        done.append(("fsync", os.readlink(f"/proc/self/fd/{fd}").rpartition("/")[2]))
+        fsync(os_, fd)
+
+    def noted_read(os_, directory, name):
+        done.append(("read", name))
+        return read_disk(os_, directory, name)
+
+    monkeypatch.setattr(Os, "fsync", noted_fsync)
+    monkeypatch.setattr(Os, "read_disk", noted_read)
+    ahead = ahead_of(place)
+    fd = ahead.open_directory(place, create=False)
+    ahead.read_disk(fd, newest)
+    os.close(fd)
+    assert done == [("fsync", "j"), ("fsync", newest), ("read", newest)]
+
+
 def test_no_long_journal_is_held_in_memory(tmp_path, reads):
     driver = Driver(FakeOs())
     while len([name for name in driver.os.names if name.endswith(".jnl")]) <= MOST:

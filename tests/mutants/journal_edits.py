@@ -313,6 +313,16 @@ MUTANTS = {
         },
         row_of("test_faults", "test_a_refused_start_leaves_even_the_leftovers_as_they_are"),
     ),
+    "what was read ahead is read before it is synced": Mutant(
+        "supervisor.journal.ahead",
+        {"            settle(self, self._fd, segments)\n": ""},
+        row_of("test_ahead", "test_what_a_killed_writer_left_unsynced_is_synced_before_it_is_read"),
+    ),
+    "what was read ahead is told for ever": Mutant(
+        "supervisor.journal.ahead",
+        {"known.pop(name, None)": "known.get(name)"},
+        row_of("test_ahead", "test_only_the_first_answer_is_from_before"),
+    ),
     "what the witness saw before the snapshot is passed over": Mutant(
         OPENING,
         {"() if watching is None else watching.positions": "()"},
