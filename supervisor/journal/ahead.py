@@ -80,9 +80,13 @@ class Ahead(Os):
         return super().read_disk(directory, name) if known is None else known
 
     @override
-    def read_cached(self, directory: int, name: str, *, forget: bool = False) -> bytes:
-        known = self._first(self._cached, directory, name) if forget else None
-        return super().read_cached(directory, name, forget=forget) if known is None else known
+    def read_cached(
+        self, directory: int, name: str, *, forget: bool = False, most: int = -1
+    ) -> bytes:
+        known = self._first(self._cached, directory, name) if forget and most < 0 else None
+        if known is not None:
+            return known
+        return super().read_cached(directory, name, forget=forget, most=most)
 
     def parse(self, name: str, content: bytes) -> Snapshot:
         """As `snapshot.parse`, of what was read from that file first."""

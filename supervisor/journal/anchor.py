@@ -23,7 +23,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -37,6 +37,8 @@ from supervisor.journal.read import Progress, Reader
 
 FORMAT = 1
 EXPORTED = "ANCHORS.jsonl"
+# Of a first segment: its head, and a first line that says no more than when it was begun.
+IDENTITY_BYTES = 1 << 16
 _WORD = "effectd-anchor"
 _BODY = re.compile(
     r"journal=([0-9a-f]{32}|unknown) position=([1-9][0-9]{0,18}) digest=([0-9a-f]{64})"
@@ -209,6 +211,13 @@ def newest(
     file, offset, line = last.proven
     host = os.uname().nodename.replace(" ", "_") or "-"
     return Anchor(tip.journal, line.position, line.digest, file, offset, now(), host)
+
+
+def identity_of(read: Callable[[int], bytes]) -> str:
+    """The identity of the journal whose first segment is `read`: its first so many bytes, or all
+    of it (-1) when its first decision is a long one."""
+    known = identity_in(read(IDENTITY_BYTES))
+    return known if known != UNKNOWN else identity_in(read(-1))
 
 
 def identity_in(content: bytes) -> str:

@@ -105,14 +105,17 @@ class Os:
         finally:
             os.close(fd)
 
-    def read_cached(self, directory: int, name: str, *, forget: bool = False) -> bytes:
-        """What a read through the page cache gives; `forget` drops its clean pages first."""
+    def read_cached(
+        self, directory: int, name: str, *, forget: bool = False, most: int = -1
+    ) -> bytes:
+        """What a read through the page cache gives, of all or of the first `most` bytes; `forget`
+        drops its clean pages first."""
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
         try:
             if forget:
                 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
             with open(fd, "rb", buffering=0, closefd=False) as file:
-                return file.readall()
+                return file.read(most)
         finally:
             os.close(fd)
 

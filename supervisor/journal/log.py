@@ -23,7 +23,7 @@ import trio
 
 from supervisor.journal import lock, snapshot
 from supervisor.journal.ahead import Ahead
-from supervisor.journal.anchor import identity_in
+from supervisor.journal.anchor import identity_of
 from supervisor.journal.bell import Bell
 from supervisor.journal.chain import UNKNOWN
 from supervisor.journal.codec import Frame
@@ -261,7 +261,9 @@ class Journal:
     def _identity(self) -> str:
         if self._journal == UNKNOWN:  # begun by this process
             first = min(one for one in self._os.listdir(self._directory) if one.endswith(".jnl"))
-            self._journal = identity_in(self._os.read_cached(self._directory, first))
+            self._journal = identity_of(
+                lambda most: self._os.read_cached(self._directory, first, most=most)
+            )
         return self._journal
 
     @property

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from supervisor.journal import durably, lock
-from supervisor.journal.anchor import Sightings, identity_in, now
+from supervisor.journal.anchor import Sightings, identity_of, now
 from supervisor.journal.chain import UNKNOWN, Tip
 from supervisor.journal.codec import Line
 from supervisor.journal.errors import JournalIOError, JournalRolledBack, WitnessUnusable
@@ -193,7 +193,12 @@ class Witness:
 def identity(directory: Path) -> str:
     """The identity of a journal, from its first segment alone."""
     first = min((one for one in directory.iterdir() if one.suffix == ".jnl"), default=None)
-    return UNKNOWN if first is None else identity_in(first.read_bytes())
+    return UNKNOWN if first is None else identity_of(lambda most: _beginning(first, most))
+
+
+def _beginning(file: Path, most: int) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(most)
 
 
 def _read(file: Path) -> Witnessed | None:

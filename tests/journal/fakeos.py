@@ -206,12 +206,14 @@ class FakeOs(Os):
         self.before("read_disk")
         return self._named(self._path(directory, name)).written_back()
 
-    def read_cached(self, directory: int, name: str, *, forget: bool = False) -> bytes:
+    def read_cached(
+        self, directory: int, name: str, *, forget: bool = False, most: int = -1
+    ) -> bytes:
         self.before("read_cached")
         inode = self._named(self._path(directory, name))
         if forget and not self.sticky:
             inode.cache = bytearray(inode.written_back())
-        return bytes(inode.cache)
+        return bytes(inode.cache if most < 0 else inode.cache[:most])
 
     def _named(self, name: str) -> Inode:
         if name not in self.names:

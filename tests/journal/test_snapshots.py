@@ -8,11 +8,11 @@ import pytest
 import trio
 
 from supervisor.journal import archive, opening, snapshot, verify
-from supervisor.journal.anchor import HOLDS, STRANGER, UNCHECKED, newest
+from supervisor.journal.anchor import HOLDS, IDENTITY_BYTES, STRANGER, UNCHECKED, newest
 from supervisor.journal.chain import UNKNOWN
 from supervisor.journal.codec import Frame
 from supervisor.journal.errors import JournalCorrupt
-from supervisor.journal.file import REAL
+from supervisor.journal.file import REAL, Os
 from supervisor.journal.log import Journal
 from supervisor.journal.read import entries
 from supervisor.journal.snapshot import BadSnapshot, Place, parse, snapshots_among
@@ -334,6 +334,31 @@ def test_the_identity_of_a_journal_outlives_its_first_segment(tmp_path):
     assert [one.finding for one in verify.verify(tmp_path, anchors=[stranger]).anchors] == [
         STRANGER
     ]
+
+
+@pytest.mark.parametrize("length", [100, 100_000])
+def test_the_first_snapshot_reads_of_the_first_segment_what_tells_its_identity(tmp_path, length):
+    """A segment read whole stays in the daemon's memory: allocators keep what is freed."""
+    read: list[int] = []
+
+    class Counting(Os):
+        def read_cached(self, directory, name, **how):
+            content = super().read_cached(directory, name, **how)
+            if name.endswith(".jnl"):
+                read.append(len(content))
+            return content
+
+    async def main() -> None:
+        journal.start()
+        await journal.durable(journal.append(b'["%b"]' % (b"x" * length)))
+        read.clear()
+        await journal.take(journal.pin(), [b"0"], None)
+        await journal.close()
+
+    journal = Journal.open(tmp_path, lambda _: None, segment_bytes=1 << 20, os_=Counting())
+    trio.run(main)
+    assert newest(tmp_path).journal == identity(tmp_path) != UNKNOWN
+    assert read == ([IDENTITY_BYTES] if length < IDENTITY_BYTES else [IDENTITY_BYTES, 1 << 20])
 
 
 @pytest.mark.guarantee("J3")

@@ -22,7 +22,7 @@ AT_ONCE = 6
 RESULT_MAX = 65_536
 BIG = 4 * RESULT_MAX  # so that it is not kept as a result
 # Finished operations stay until they are evicted, so memory grows with their number.
-KIB_PER_OPERATION = 12
+KIB_PER_OPERATION = 8
 # What the allocator keeps of the largest outputs, in as many arenas as there were threads.
 ALLOCATOR_KIB = 8_192
 
