@@ -26,8 +26,9 @@ from tests import whole
 AREAS = frozenset(("tests/core", "tests/journal"))
 SOURCES = ("supervisor/core", "supervisor/journal")
 WANTED = 100.0
-# What a whole run insists on: others' tests come and go in it, and a fall must be seen.
-FLOOR = 98.5
+# What a whole run insists on: a fall must be seen, and a line that only the timing of threads on a
+# busy machine leaves out, of some nine thousand, is none.
+FLOOR = 99.9
 NO_BRANCH = [r"case _:\n +assert_never\(", "if TYPE_CHECKING:", "if __name__ == .__main__.:"]
 # A process that runs none of their tests measures nothing, and that is well.
 QUIET = ["module-not-measured", "module-not-imported", "no-data-collected"]

@@ -165,6 +165,26 @@ def test_a_batch_takes_its_share_of_a_long_queue_in_order(tmp_path):
     assert committer._next_batch() == payloads[BATCH_FRAMES:]
 
 
+@pytest.mark.guarantee("J9")
+def test_a_batch_ends_where_a_snapshot_is_pinned(tmp_path):
+    """So that there is a place between what is in the snapshot and what is not."""
+    driver = Driver(FakeOs())
+    committer = Committer(
+        driver.os, 0, driver.writer, [], segment_bytes=SIZE, align=512, attested=False
+    )
+    for payload in (b"[1]", b"[2]"):
+        committer.put(payload, 0, outcome=False)
+    position = committer.pin()
+    committer.put(b"[3]", 0, outcome=False)
+    batch = committer._next_batch()
+    assert batch == [b"[1]", b"[2]"]
+    assert committer.pinned is None
+    committer._commit(batch)
+    assert committer.pinned == driver.writer.point
+    assert driver.writer.point.position == position
+    assert committer._next_batch() == [b"[3]"]
+
+
 def test_an_idle_mark_that_there_is_no_room_for_is_left_out(tmp_path):
     """And the thread sleeps again, until it is woken."""
     driver = Driver(FakeOs())
