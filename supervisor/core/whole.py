@@ -34,7 +34,9 @@ from supervisor.core.strict import exactly
 from supervisor.core.text import UnknownWhole, line, read, text_of
 from supervisor.core.tombstones import Block, Tombstones, tombstones_of
 
-VERSION = 1
+VERSION = 2
+# The first version has no cards: each operation is one line.
+READ = frozenset({1, VERSION})
 
 # Every field of State is one or the other; a test holds this against the class.
 CARRIED = (
@@ -119,12 +121,13 @@ _TYPES = (str, str, str, str, int, int)
 
 
 Packs = Callable[[Operation, Packed], object]
+"""Takes an operation, and what it was packed into."""
 
 
 def lines(state: State, made: Packs = lambda _operation, _pack: None) -> Iterator[bytes]:
     """The whole, made a line at a time. Equal states give equal lines, in any process.
 
-    `made` is given each operation that was packed for it, and its pack.
+    `made` is given each operation that was packed for it.
     """
     yield text_of(_head(state))
     for session in sorted(state.sessions.values(), key=attrgetter("at", "session_id")):
@@ -208,7 +211,7 @@ def _head_from(value: Any) -> Head:
         version = exactly(int)(exactly(dict)(value, None).get("whole"), None)
     except TypeError as error:
         raise UnknownWhole(f"it does not begin with a head: {error}") from error
-    if version != VERSION:
+    if version not in READ:
         raise NewerWhole(f"version {version} is not known to this version, which knows {VERSION}")
     return read(Head, value)
 

@@ -126,7 +126,8 @@ def some() -> list:
         (lambda v: v.pop(), "no operation behind it"),
         (lambda v: (v.pop(), v.pop()), "does not read back"),
         (lambda v: v.append(v[-1]), "more than"),
-        (lambda v: v[0].update(whole=2), "version 2"),
+        (lambda v: v[0].update(whole=3), "version 3"),
+        (lambda v: v[0].update(whole=0), "version 0"),
         (lambda v: v[0].update(whole=True), "head"),
         (lambda v: v[0].update(claims={}), "does not read back"),
         (lambda v: v[0].pop("latest"), "does not read back"),
@@ -144,7 +145,7 @@ def some() -> list:
         (lambda v: v[2]["card"].update(uid="0"), "does not read back"),
         (lambda v: v[2]["card"]["standing"].update(state=None), "does not read back"),
     ],
-    ids=range(21),
+    ids=range(22),
 )
 def test_what_is_no_whole_is_refused_and_says_why(change, says):
     value = some()
@@ -163,6 +164,25 @@ def test_a_session_that_is_in_it_twice_is_refused():
     value.append(value[1])
     with pytest.raises(UnknownWhole, match="a session is in it twice"):
         state_of(value)
+
+
+@pytest.mark.guarantee("R6", "J9")
+def test_a_whole_of_the_first_version_is_read():
+    """It had an operation in each line, finished ones too, and no card."""
+    core = Core()
+    core.begin(terms(effect()))
+    for n in range(3):
+        core.exit(core.begin(terms(effect(contract=NONE)), f"done {n}"))
+    values = iter(values_of(core.state))
+    first = [{**next(values), "whole": 1}]
+    first += (
+        {"operation": next(values), "place": one["place"]} if "card" in one else one
+        for one in values
+    )
+    assert len(first) == 5
+    again = state_of(first)
+    assert again == core.state
+    assert list(lines(again)) == list(lines(core.state))
 
 
 def test_a_line_that_is_no_json_is_refused():
