@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import orjson
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
@@ -29,7 +29,7 @@ def line(value: Any) -> bytes:
 
 def text_of(value: Any) -> bytes:
     """A value of the fold, as one line."""
-    return line(_out_of(cast("type[Any]", type(value)))(value))
+    return line(_out_of(value.__class__)(value))
 
 
 def read(cls: type[_Value], value: Any) -> _Value:

@@ -13,6 +13,7 @@ import trio
 from config.access import Denial, may_run, missing_role, missing_run
 from config.load import Handler, Handlers, fresh
 from config.schema import Role
+from sandbox import scarce
 from sandbox.spec import SandboxUnavailable
 from supervisor.api.command import Command
 from supervisor.api.routes import Dispatch
@@ -105,8 +106,12 @@ def _user_name(uid: int) -> str:
 
 
 async def apart(function: Callable[..., _Value], *arguments: Any) -> _Value:
-    """What a function makes of values that do not change; in a thread, because it may take long."""
-    return await trio.to_thread.run_sync(function, *arguments)
+    """What a function makes of values that do not change; in a thread, because it may take long.
+    Where none can be started it takes the loop's time."""
+    try:
+        return await scarce.in_thread(function, *arguments)
+    except OSError:
+        return function(*arguments)
 
 
 class Context:

@@ -6,12 +6,13 @@ import contextlib
 
 from config.problems import ConfigError
 from supervisor.api import routes
+from supervisor.api.counts import effects_by_need
 from supervisor.core.access import Verb
 from supervisor.core.errors import Refusal
 from supervisor.dispatch import Unavailable
 from supervisor.program.schema import SCHEMAS
 from supervisor.server import Response
-from supervisor.service.context import Caller, Context, Denied, json_response
+from supervisor.service.context import Caller, Context, Denied, apart, json_response
 from supervisor.service.handler_view import handler_view, handlers_view
 from supervisor.service.status import status_view
 
@@ -20,12 +21,11 @@ async def get_status(context: Context, _: routes.GetStatus, caller: Caller) -> R
     # A journal that failed is what it must be able to say.
     with contextlib.suppress(Unavailable):
         await context.read()
-    return json_response(
-        200,
-        status_view(
-            context.engine, context.whose(caller), started=context.started, damage=context.damage
-        ),
-    )
+    engine, owner = context.engine, context.whose(caller)
+    # Of each effect that is unknown: thousands, when a provider was away for long.
+    needs = await apart(effects_by_need, engine.state, owner, engine.now())
+    view = status_view(engine, owner, started=context.started, damage=context.damage, needs=needs)
+    return json_response(200, view)
 
 
 async def reload(context: Context, _: routes.Reload, caller: Caller) -> Response:

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from supervisor.api.counts import effects_by_need, operations_by_state
+from supervisor.api.counts import operations_by_state
 from supervisor.api.wire import refusal_members, time_text
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import AttemptKey, EffectId
@@ -22,7 +22,9 @@ def status_view(
     *,
     started: int,
     damage: Refusal | None,
+    needs: dict[str, int],
 ) -> dict[str, Any]:
+    """`needs` is what effects wait for."""
     state = engine.state
     degraded = _degraded(engine, damage)
     running = sum(
@@ -37,7 +39,7 @@ def status_view(
         "uptime_ms": (time.monotonic_ns() - started) // 1_000_000,
         "epoch": state.epoch,
         "needs": {
-            **effects_by_need(state, owner, engine.now()),
+            **needs,
             "approval": _approvals(state, owner),
         },
         "sandbox": {
