@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -33,6 +34,18 @@ def folder(open_folder: Path) -> Path:
 @pytest.fixture(scope="session")
 def programs(open_folder: Path) -> Programs:
     return build(open_directory(open_folder, 0o755))
+
+
+@pytest.fixture
+def user_inotify() -> Iterator[None]:
+    """The user's inotify instances are this test's alone, in all processes that run tests: one uses
+    all of them up."""
+    fd = os.open(Path(__file__).parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 @pytest.fixture

@@ -161,6 +161,7 @@ new Worker("require('worker_threads').parentPort.postMessage(42)", { eval: true 
 """
 
 
+@pytest.mark.usefixtures("user_inotify")
 @pytest.mark.parametrize("network", ["none", "host"])
 async def test_node(network: str) -> None:
     needed("node")

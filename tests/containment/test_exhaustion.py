@@ -98,6 +98,7 @@ async def test_epoll_watches(programs: Programs) -> None:
             await dispatches_go_on(launcher, programs)
 
 
+@pytest.mark.usefixtures("user_inotify")
 @pytest.mark.guarantee("S6")
 async def test_inotify_instances(programs: Programs) -> None:
     async with launched() as launcher:
