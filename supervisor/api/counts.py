@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from supervisor.core.catalogue import UNRESOLVED
 from supervisor.core.lineage import needs_of, unresolved
 from supervisor.core.moment import Moment
 from supervisor.core.state import State
@@ -22,7 +23,7 @@ def effects_by_need(state: State, owner: int | None, moment: Moment) -> dict[str
     """How many unknown effects of them wait for whom."""
     catalogue = state.catalogue
     counted: dict[str, int] = dict.fromkeys(_NEEDS, 0)
-    groups = [[catalogue.of("outcome", "unresolved")], *catalogue.owned(owner)]
+    groups = [[catalogue.of("outcome", UNRESOLVED)], *catalogue.owned(owner)]
     for operation in (state.operations[one] for one in catalogue.newest(groups)):
         for effect in operation.effects.values():
             if unresolved(effect):

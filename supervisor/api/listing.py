@@ -11,6 +11,7 @@ from supervisor.api.command import Page
 from supervisor.api.routes import ListEffects, ListOperations
 from supervisor.api.views import effect_view, operation_view
 from supervisor.api.wire import time_text
+from supervisor.core.catalogue import UNRESOLVED
 from supervisor.core.ids import OperationId, SessionId
 from supervisor.core.lineage import Needs, needs_of
 from supervisor.core.moment import Moment
@@ -65,7 +66,7 @@ def _needing(state: State, needs: str | None) -> Groups:
     if needs in {None, Needs.NOTHING.value}:
         return []
     known = any(needs == one.value for one in Needs)
-    return [[state.catalogue.of("outcome", "unresolved")] if known else []]
+    return [[state.catalogue.of("outcome", UNRESOLVED)] if known else []]
 
 
 def _of_message(state: State, message_id: str) -> Ordered:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import attrs
 
+from supervisor.core.catalogue import UNRESOLVED
 from supervisor.core.ids import CallId, EffectId, OperationId, SessionId
 from supervisor.core.record import Kind
 from supervisor.core.standing import operation_state
 from supervisor.core.state import Operation, Said
 
 # What of a tally's counts a list asks for: whether there is one.
-_COUNTED = (*(one.value for one in Said), "unresolved")
+_COUNTED = (*(one.value for one in Said), UNRESOLVED)
 
 
 @attrs.frozen
@@ -19,7 +20,7 @@ class Standing:
 
     state: str = ""
     handlers: tuple[str, ...] = ()
-    # The words of those outcomes that an effect of it has; and "unresolved".
+    # The words of those outcomes that an effect of it has; and UNRESOLVED.
     outcomes: tuple[str, ...] = ()
 
 

@@ -17,9 +17,10 @@ from supervisor.core.ordered import END, Ordered
 Facet = tuple[str, str | int]
 """What an operation is found by: ("all", ""), ("owner", uid), ("session", its id), ("state", its
 word), ("handler", the name of one that it calls), ("outcome", what is known of an effect of it, or
-"unresolved")."""
+UNRESOLVED where that waits for somebody)."""
 
 ALL: Facet = ("all", "")
+UNRESOLVED = "unresolved"
 _EMPTY = Ordered()
 
 

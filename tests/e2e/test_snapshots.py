@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bench import history
+from tests.e2e.support.api import without_the_time
 from tests.e2e.support.daemon import Daemon, new_daemon
 from tests.e2e.support.processes import wait_until
 from tests.e2e.support.service import needs_root, new_service
@@ -73,12 +74,7 @@ def told(daemon: Daemon) -> list[object]:
         calls = [api.call(call) for call in operation["calls"]]
         effects = [api.effect(e["effect_id"]) for call in calls for e in call["effects"]]
         found.append((one, operation, calls, effects, api.recovery(one["operation_id"])))
-    return json.loads(json.dumps(found), object_hook=without_the_time)
-
-
-def without_the_time(document: dict[str, object]) -> dict[str, object]:
-    """Without what is another thing each time that somebody asks."""
-    return {key: one for key, one in document.items() if key not in {"age_ms", "as_of"}}
+    return [without_the_time(one) for one in found]
 
 
 @pytest.mark.guarantee("J9", "R9")

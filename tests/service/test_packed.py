@@ -13,7 +13,6 @@ import pytest
 from config.load import Handlers
 from config.schema import Config, Origin
 from supervisor.core import packing
-from supervisor.core.moment import Moment
 from supervisor.core.operations import Packed
 from supervisor.core.record import Ending
 from supervisor.core.state import State
@@ -26,6 +25,8 @@ from supervisor.service.context import LARGE
 from tests.core.agent import WRITE, Agent
 from tests.core.made import CLIENT
 from tests.core.packed import packed
+from tests.e2e.support.api import without_the_time
+from tests.sandbox.support import launched
 
 CALLS = 40
 PEER = Peer(os.getpid(), CLIENT.uid, CLIENT.uid, frozenset(), 0)
@@ -47,7 +48,7 @@ def worked() -> Agent:
 async def answers(
     directory: Path, state: State, frames: list[bytes], asked: list[tuple[str, ...]]
 ) -> list[Any]:
-    """What a service of this state says to each, on one clock."""
+    """What a service of this state says to each, but for what moves with the clock."""
     journal = Journal.open(directory, lambda _frame: None, segment_bytes=65_536)
     config = Config(state_dir=directory, origin=Origin(daemon_uid=0))
 
@@ -57,27 +58,26 @@ async def answers(
     async def groups(_uid: int) -> frozenset[int]:
         return frozenset()
 
-    engine = Engine(
-        config=config,
-        handlers=Handlers({}),
-        journal=journal,
-        launcher=None,  # type: ignore[arg-type]  # nothing is started
-        state=state,
-        events=Events(),
-        groups=groups,
-    )
-    moment = Moment(state.latest + 1, 0, "boot")
-    engine.now = lambda: moment  # type: ignore[method-assign]  # ages are the same in all answers
     journal.start()
     for frame in frames:
         await journal.durable(journal.append(frame))
-    service = Service(engine, nothing, started=0)
     found = []
-    for path in asked:
-        packing.unpacked.cache_clear()
-        response = await service.app(Request("GET", ("v1", *path), {}, {}, b"", PEER))
-        assert response.status == 200, response.body
-        found.append(json.loads(response.body))
+    async with launched() as launcher:
+        engine = Engine(
+            config=config,
+            handlers=Handlers({}),
+            journal=journal,
+            launcher=launcher,
+            state=state,
+            events=Events(),
+            groups=groups,
+        )
+        service = Service(engine, nothing, started=0)
+        for path in asked:
+            packing.unpacked.cache_clear()
+            response = await service.app(Request("GET", ("v1", *path), {}, {}, b"", PEER))
+            assert response.status == 200, response.body
+            found.append(without_the_time(json.loads(response.body)))
     await journal.close()
     return found
 

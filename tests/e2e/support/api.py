@@ -53,6 +53,15 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
+def without_the_time(found: Any) -> Any:
+    """JSON types without what is another thing each time that somebody asks."""
+    return json.loads(json.dumps(found), object_hook=_lasting)
+
+
+def _lasting(document: Document) -> Document:
+    return {key: one for key, one in document.items() if key not in {"age_ms", "as_of"}}
+
+
 def fresh_id(word: str = "r") -> str:
     """A client's id that was never used."""
     return f"{word}-{os.getpid()}-{next(_serials)}"
