@@ -21,6 +21,8 @@ from supervisor.core.text import read, text_of
 
 # Unpacked ones that are remembered: what is looked at is mostly looked at again at once.
 REMEMBERED = 8
+# And cards: a frame that evicts asks twice for each, and evicts as many at the most.
+CARDS = 64
 # How many samples a packer has at the most, and the bytes of one: four operations of one call.
 SAMPLES = 64
 SAMPLE = 4_096
@@ -86,8 +88,11 @@ def texts(held: Packed) -> tuple[bytes, bytes]:
 
 def card_in(held: Operation | Packed) -> Card:
     """The card of either, with nothing unpacked for it."""
-    if isinstance(held, Operation):
-        return card_of(held)
+    return card_of(held) if isinstance(held, Operation) else _card(held)
+
+
+@lru_cache(CARDS)
+def _card(held: Packed) -> Card:
     card, _ = texts(held)
     return read(Card, orjson.loads(card))
 
