@@ -1,0 +1,72 @@
+"""Columns: found are those that are there, in any process, and nothing else is believed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from supervisor.core.columns import (
+    column_in,
+    print_of,
+    prints_in,
+    prints_of,
+    text_of_bytes,
+    text_of_column,
+)
+
+TEXTS = [f"op_{n}" for n in range(300)]
+
+
+def test_each_text_is_found_in_its_rows_and_no_other_is():
+    prints = prints_of((print_of(one), row) for row, one in enumerate(TEXTS))
+    assert len(prints) == len(TEXTS)
+    for row, one in enumerate(TEXTS):
+        assert [*prints.at(print_of(one))] == [row]
+    assert not prints.at(print_of("op_300"))
+    assert not prints_of(()).at(0)
+
+
+def test_all_rows_with_one_print_are_named():
+    prints = prints_of([(7, 2), (9, 0), (7, 1), (2**64 - 1, 3)])
+    assert [*prints.at(7)] == [1, 2]
+    assert [*prints.at(2**64 - 1)] == [3]
+
+
+def test_a_print_is_the_same_in_every_process():
+    code = "from supervisor.core.columns import print_of; print(print_of('op_1'))"
+    said = {
+        subprocess.check_output([sys.executable, "-c", code], env={"PYTHONHASHSEED": seed})
+        for seed in ("1", "2")
+    }
+    assert said == {b"%d\n" % print_of("op_1")}
+
+
+def test_what_is_written_reads_back():
+    prints = prints_of((print_of(one), row) for row, one in enumerate(TEXTS))
+    again = prints_in(prints.texts(), len(TEXTS))
+    assert (again.prints, again.rows) == (prints.prints, prints.rows)
+
+
+@pytest.mark.parametrize(
+    ("texts", "says"),
+    [
+        (None, "no prints"),
+        ("ab", "no prints"),
+        (["AAAAAAAAAAA="], "no prints"),
+        ([1, "AAA="], "no text"),
+        (["AAA=", "AAA="], "middle of a number"),
+        (["AAAAAAAAAAA=", ""], "not there"),
+        (["AAAAAAAAAAA=", "AQA="], "not there"),
+        (["AAAAAAAAAAA=", "A*A="], "base64"),
+    ],
+)
+def test_what_are_no_prints_is_refused(texts, says):
+    with pytest.raises(ValueError, match=r"(?i)" + says):
+        prints_in(texts, 1)
+
+
+def test_columns_are_texts_of_bytes():
+    assert [*column_in("H", text_of_bytes(b"\x01\x00\x00\x01"))] == [1, 256]
+    assert text_of_column(column_in("Q", "AQAAAAAAAAA=")) == "AQAAAAAAAAA="
