@@ -7,6 +7,7 @@ with an effect unknown, and five dispatches, of which two are done, two are unkn
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -17,7 +18,8 @@ from supervisor.core.ids import CallId, OperationId
 from supervisor.core.record import Ending
 from supervisor.core.state import State
 from supervisor.core.step import CallAsked, EndAsked, Opened
-from supervisor.core.whole import lines, state_from
+from supervisor.core.text import text_of
+from supervisor.core.whole import Kept, lines, state_from
 
 TEN = 10
 _BEGIN = 1_790_000_000_000_000_000
@@ -77,17 +79,29 @@ class Crowd(Deciding):
 
 
 def crowd(operations: int) -> Crowd:
-    """With so many operations, a multiple of ten, and ten times as many calls."""
+    """With so many operations, a multiple of ten, and ten times as many calls; those that are
+    finished are filed."""
     first = Crowd()
     first.ten()
-    first_line, *texts = lines(first.state)
-    head = orjson.loads(first_line)
     times = operations // TEN
-    head = {**head, "operations": operations, "accepted": operations}
+    head, *_ = map(orjson.loads, lines(first.state))
+    # As the first version had it, with an operation in each line.
+    head = {**head, "whole": 1, "operations": operations, "accepted": operations}
+    del head["left"]
     for line in ("next_finished", "next_interrupted"):
         head[line] = head.get(line, 0) * times
+    texts = [*map(text_of, _kept(first.state))]
     copies = (_copy(text, n, head, times) for n in range(times) for text in texts)
-    return Crowd(state_from([orjson.dumps(head), *copies]), named=2 * 10**18)
+    loose = state_from([orjson.dumps(head), *copies])
+    return Crowd(state_from(lines(loose)), named=2 * 10**18)
+
+
+def _kept(state: State) -> Iterator[Kept]:
+    assert not state.operations.filed
+    for operation in state.operations.values():
+        one = operation.operation_id
+        places = {**state.loose_finished.places, **state.interrupted.places}
+        yield Kept(operation, places.get(one, -1))
 
 
 def _copy(text: bytes, n: int, head: dict[str, Any], times: int) -> bytes:
@@ -95,10 +109,9 @@ def _copy(text: bytes, n: int, head: dict[str, Any], times: int) -> bytes:
     made: dict[str, Any] = orjson.loads(
         _NAME.sub(lambda name: b"_%020d" % (int(name[1]) + n * _COPY), text)
     )
-    for one in (made.get("operation"), made.get("card"), made):
-        if one is not None and "serial" in one:
-            one["serial"] += n * TEN
+    operation = made["operation"]
+    operation["serial"] = operation.get("serial", 0) + n * TEN
     if "place" in made:
-        line = "next_finished" if "card" in made else "next_interrupted"
+        line = "next_finished" if operation.get("finished") else "next_interrupted"
         made["place"] += n * head[line] // times
     return orjson.dumps(made, option=orjson.OPT_SORT_KEYS)

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 
 import attrs
-import orjson
 
 from bench import facts
 from bench.crowd import TEN, Crowd, crowd
@@ -21,9 +20,11 @@ from supervisor.api.command import Page
 from supervisor.api.recovery_view import recovery_view
 from supervisor.api.routes import ListEffects, ListOperations
 from supervisor.api.wire import dumps
+from supervisor.core.cataloguing import catalogue_of
 from supervisor.core.checkpoint import checkpoint_digest
 from supervisor.core.ids import CallId
-from supervisor.core.operations import Packed
+from supervisor.core.operations import Operations
+from supervisor.core.packing import card_in
 from supervisor.core.projection import project
 from supervisor.core.record import Kind
 from supervisor.core.standing import OperationState, operation_state
@@ -82,10 +83,9 @@ def _room(state: State) -> Room:
     packed = _traced()
     whole = dict(kept.operations.items())
     added, count = _traced() - packed, len(whole)
-    contents = sum(len(one.content) for one in kept.operations.held() if isinstance(one, Packed))
     tracemalloc.stop()
-    calls = len(kept.calls) / count
-    return Room(calls, (packed - contents + added) // count, packed // count)
+    calls = len(kept.calls.keys()) / count
+    return Room(calls, added // count, packed // count)
 
 
 def _traced() -> int:
@@ -94,13 +94,10 @@ def _traced() -> int:
 
 
 def _finished(whole: Iterator[bytes]) -> Iterator[bytes]:
-    """The lines of the same state with nothing but the packed operations."""
-    head, rest = orjson.loads(next(whole)), list[bytes]()
-    for line in whole:
-        if line.startswith(b'{"card":'):
-            rest += line, next(whole)
-    yield orjson.dumps({**head, "operations": len(rest) // 2, "next_interrupted": 0})
-    yield from rest
+    """The lines of the same state with nothing but the filed operations."""
+    filed = state_from(whole).operations.filed
+    catalogue = catalogue_of(map(card_in, filed))
+    yield from lines(attrs.evolve(State(), operations=Operations(filed=filed), catalogue=catalogue))
 
 
 def _timed(answer: Callable[[], object], count: int) -> tuple[int, ...]:
@@ -225,6 +222,6 @@ def _memory(report: Report) -> str:
     room = report.room
     return (
         f"In memory an operation with {room.calls:.0f} calls takes {room.whole / 1024:.0f} KiB; "
-        f"{room.packed / 1024:.1f} KiB when it is finished and packed, from the next snapshot on "
+        f"{room.packed / 1024:.1f} KiB when it is finished and filed, from the next snapshot on "
         "until it is evicted."
     )

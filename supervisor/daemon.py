@@ -322,7 +322,7 @@ def _snapshots(engine: Engine, replayed: Replayed) -> Snapshots | None:
     return Snapshots(
         journal=replayed.journal,
         state=lambda: engine.state,
-        pack=engine.pack,
+        file=engine.file,
         archive=lambda: engine.config.journal.archive_dir,
         full=lambda: engine.full() is not None,
         say=say,

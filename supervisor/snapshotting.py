@@ -3,20 +3,21 @@
 A `State` never changes, so taking hold of one costs nothing. It is written by a thread that
 works a moment and rests a moment, so that the loop has the interpreter when it wants it.
 
-The text of a finished operation, once it is made, takes the place of the operation in memory.
+Finished operations are filed for it, and that takes their place in memory (see core/filing.py).
 """
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import attrs
 import trio
 
-from supervisor.core.operations import Packed
-from supervisor.core.state import Operation, State
+from supervisor.core.filing import Filing
+from supervisor.core.state import State
 from supervisor.core.whole import lines
 from supervisor.journal.log import Journal, JournalError, JournalPoisoned
 from supervisor.journal.snapshot import KEPT
@@ -35,21 +36,18 @@ LOOK_S = 5.0
 RETRY_S, RETRY_MOST_S = 30.0, 3_600.0
 _WORK_S, _REST_S = 0.001, 0.001
 
-Made = list[tuple[Operation, Packed]]
-
 
 class _Abandoned(Exception):  # noqa: N818  # caught where it is asked for
     """There is no time left to finish it."""
 
 
-def content_of(
-    state: State, made: Made, *, rest_s: float = 0, until: Callable[[], bool]
-) -> Iterator[bytes]:
-    """The whole state in lines, with a rest after each moment of work; what was packed for it
-    is added to `made`. Raises _Abandoned when `until` says so."""
+def content_of(filing: Filing, *, rest_s: float = 0, until: Callable[[], bool]) -> Iterator[bytes]:
+    """The whole of the filing's state in lines, with a rest after each moment of work; the filing
+    is done when they are. Raises _Abandoned when `until` says so."""
     began = time.monotonic()
-    for line in lines(state, lambda operation, packed: made.append((operation, packed))):
-        yield line
+    for made in itertools.chain(filing.steps(), _lines(filing)):
+        if made is not None:
+            yield made
         if time.monotonic() - began > _WORK_S:
             if until():
                 raise _Abandoned
@@ -58,13 +56,18 @@ def content_of(
             began = time.monotonic()
 
 
+def _lines(filing: Filing) -> Iterator[bytes]:
+    """Only begun when the filing is done."""
+    yield from lines(filing.state, filing)
+
+
 @attrs.define
 class Snapshots:
     """When snapshots are made; the journal's stats say how that goes."""
 
     journal: Journal
     state: Callable[[], State]
-    pack: Callable[[Made], None]
+    file: Callable[[Filing], Awaitable[None]]
     archive: Callable[[], Path | None]
     full: Callable[[], bool]
     say: Callable[[str], None]
@@ -119,8 +122,8 @@ class Snapshots:
         journal = self.journal
         # In one turn of the loop: the state is the fold of what is pinned, and no more.
         pin, segment, state = journal.pin(), journal.segment, self.state()
-        made: Made = []
-        content = content_of(state, made, rest_s=rest_s, until=lambda: self._stopping or until())
+        filing = Filing(state)
+        content = content_of(filing, rest_s=rest_s, until=lambda: self._stopping or until())
         try:
             keep = 0 if self.full() else PAST
             await journal.take(pin, content, self.archive(), keep=keep)
@@ -135,8 +138,8 @@ class Snapshots:
                 self.say("snapshots of the journal are made again")
             self._failing, self._wait_s, self._segment = False, RETRY_S, segment
             self._made_full += 1
-        finally:
-            self.pack(made)
+        # What it took to pack them is not lost when nothing could be written.
+        await self.file(filing)
 
     def _failed(self, why: str) -> None:
         if not self._failing:

@@ -24,7 +24,7 @@ def effects_by_need(state: State, owner: int | None, moment: Moment) -> dict[str
     catalogue = state.catalogue
     counted: dict[str, int] = dict.fromkeys(_NEEDS, 0)
     groups = [[catalogue.of("outcome", UNRESOLVED)], *catalogue.owned(owner)]
-    for operation in (state.operations[one] for one in catalogue.newest(groups)):
+    for operation in (state.operations[one] for one in state.newest(groups)):
         for effect in operation.effects.values():
             if unresolved(effect):
                 counted[needs_of(operation, effect, moment).value] += 1

@@ -31,7 +31,7 @@ def operations(
     the last one shown."""
     since, limit = _since(command.since), command.page.limit
     chosen: list[Operation] = []
-    for one in state.catalogue.newest(_wanted(state, command, owner), command.page.cursor):
+    for one in state.newest(_wanted(state, command, owner), command.page.cursor):
         operation = state.operations[one]
         if operation.at < since:
             break  # so are all that were accepted before it
@@ -130,7 +130,7 @@ def _messages(
     """Each with the cursor of what stands behind it: a kept operation's serial; above all of
     these, how many evicted ones stand before."""
     if cursor is None or cursor < END:
-        kept = state.catalogue.newest([[state.catalogue.of("session", session_id)]], cursor)
+        kept = state.newest([[state.catalogue.of("session", session_id)]], cursor)
         for operation in (state.operations[one] for one in kept):
             kind = operation.kind.value
             message = _message(operation.request_id, operation.operation_id, kind, operation)
@@ -199,7 +199,7 @@ def _effects(
         groups.append([catalogue.of("handler", command.handler)])
     groups += _needing(state, command.needs)
     below = None if cursor is None else (cursor >> _PLACE_BITS) + 1
-    for one in catalogue.newest(groups, below):
+    for one in state.newest(groups, below):
         operation = state.operations[one]
         newest = sorted(operation.ordered_effects(), key=lambda e: -e.first_at)
         for n, effect in enumerate(newest, 1):

@@ -68,7 +68,7 @@ def document(loss: Loss, directory: Path) -> dict[str, Any]:
     damage and are forgotten, but for being refused. All as far as it can be read.
     """
     state = _folded(loss)
-    unfinished = [one for one in state.operations.loose() if not one.finished]
+    unfinished = [one for one in state.operations.loose.values() if not one.finished]
     beyond = [record for frame in loss.beyond for record in _records(frame)]
     return {
         "directory": str(directory),

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 from immutables import Map
 
-from supervisor.core.ids import OperationId
 from supervisor.core.ordered import END, Ordered
 
 Facet = tuple[str, str | int]
@@ -26,7 +25,6 @@ _EMPTY = Ordered()
 
 @attrs.frozen(slots=False)  # there is one, copied often (see changed.py)
 class Catalogue:
-    ids: Map[int, OperationId] = attrs.field(factory=Map[int, OperationId])
     facets: Map[Facet, Ordered] = attrs.field(factory=Map[Facet, Ordered])
     # How many operations each owner has in each state.
     counts: Map[tuple[int, str], int] = attrs.field(factory=Map[tuple[int, str], int])
@@ -40,15 +38,15 @@ class Catalogue:
 
     def newest(
         self, wanted: Iterable[Sequence[Ordered]], below: int | None = None
-    ) -> Iterator[OperationId]:
-        """Those that are in one set of each group, newest first; `below` is a serial.
+    ) -> Iterator[int]:
+        """The serials of those that are in one set of each group, newest first, below one.
 
         It takes steps, not looks at operations: as many as the sets change places.
         """
         groups = [(self.of(*ALL),), *wanted]
         number = _common(groups, END - 1 if below is None else min(below, END) - 1)
         while number is not None:
-            yield self.ids[number]
+            yield number
             number = _common(groups, number - 1)
 
 

@@ -9,7 +9,7 @@ from immutables import Map
 from supervisor.core.card import Card, Standing, standing_of
 from supervisor.core.catalogue import ALL, Catalogue, Facet
 from supervisor.core.changed import changed
-from supervisor.core.ids import OperationId, SessionId
+from supervisor.core.ids import SessionId
 from supervisor.core.ordered import Ordered, ordered
 from supervisor.core.state import Operation
 
@@ -33,28 +33,21 @@ def catalogued(
         facets = facets.set(facet, left) if left else facets.delete(facet)
     for facet in now - was:
         facets = facets.set(facet, facets.get(facet, Ordered()).joined(serial))
-    ids = catalogue.ids
-    if before is None:
-        ids = ids.set(serial, known.operation_id)
-    elif after is None:
-        ids = ids.delete(serial)
     counts = _recounted(catalogue.counts, uid, stood, stands)
-    return changed(catalogue, ids=ids, facets=facets, counts=counts)
+    return changed(catalogue, facets=facets, counts=counts)
 
 
 def catalogue_of(operations: Iterable[Card]) -> Catalogue:
     """The catalogue of the operations that these are the cards of."""
-    ids: dict[int, OperationId] = {}
     numbers: dict[Facet, list[int]] = {}
     counts: dict[tuple[int, str], int] = {}
     for one in operations:
-        ids[one.serial] = one.operation_id
         for facet in _facets(one.uid, one.session_id, one.standing):
             numbers.setdefault(facet, []).append(one.serial)
         key = (one.uid, one.standing.state)
         counts[key] = counts.get(key, 0) + 1
     facets_ = Map((facet, ordered(given)) for facet, given in numbers.items())
-    return Catalogue(Map(ids), facets_, Map(counts))
+    return Catalogue(facets_, Map(counts))
 
 
 def _standing(known: Operation | Card | None) -> Standing:

@@ -1,106 +1,92 @@
-"""The kept operations, by id: a persistent map in which a finished one may stand packed.
+"""The kept operations, by id: a persistent map in which finished ones may stand filed.
 
-Packed or not is no part of the value: maps that give the same operations are equal. Only the
-place that a map takes differs, and what a look costs.
+Filed or not is no part of the value: maps that give the same operations are equal. Only the place
+that a map takes differs, and what a look costs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, ValuesView
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 from typing import TYPE_CHECKING, cast
 
-import attrs
 from immutables import Map
 
+from supervisor.core.drawer import Packed
+from supervisor.core.filed import NONE_FILED, Filed
 from supervisor.core.ids import OperationId
 
 if TYPE_CHECKING:  # its module needs this one
     from supervisor.core.state import Operation
 
-
-@attrs.frozen
-class Packed:
-    """A finished operation in little room, and what is looked at without unpacking it."""
-
-    operation_id: OperationId
-    serial: int
-    updated_at: int
-    content: bytes
-    sample: bytes
-    unpack: Callable[[Packed], Operation]
-
-
-_NONE: Map[OperationId, Operation | Packed] = Map()
+_NONE: Map[OperationId, Operation] = Map()
 
 
 class Operations:
     """Never changes. `set` and `delete` give another one, as those of a `Map` do."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("filed", "loose")
 
-    def __init__(self, held: Map[OperationId, Operation | Packed] = _NONE) -> None:
-        self._held = held
+    def __init__(
+        self, loose: Map[OperationId, Operation] = _NONE, filed: Filed = NONE_FILED
+    ) -> None:
+        self.loose = loose
+        self.filed = filed
 
     def __getitem__(self, operation_id: OperationId) -> Operation:
-        held = self._held[operation_id]
+        held = self.as_held(operation_id)
+        if held is None:
+            raise KeyError(operation_id)
         return held.unpack(held) if isinstance(held, Packed) else held
 
     def get(self, operation_id: OperationId) -> Operation | None:
-        return self[operation_id] if operation_id in self._held else None
+        held = self.as_held(operation_id)
+        return held.unpack(held) if isinstance(held, Packed) else held
 
     def __contains__(self, operation_id: object) -> bool:
-        return operation_id in self._held
+        return operation_id in self.loose or operation_id in self.filed
 
     def __iter__(self) -> Iterator[OperationId]:
-        return iter(self._held)
+        yield from self.loose
+        for _, one in self.filed.in_line():
+            yield one
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self.loose) + len(self.filed)
 
     def __eq__(self, other: object) -> bool:  # type: ignore[explicit-override]  # 3.12 has it
         if not isinstance(other, Operations):
             return NotImplemented
-        ours, theirs = self._held, other._held
-        return len(ours) == len(theirs) and all(
-            one in theirs and (ours[one] == theirs[one] or self[one] == other[one]) for one in ours
+        return len(self) == len(other) and all(
+            one in other and self[one] == other[one] for one in self
         )
 
     __hash__ = None  # type: ignore[assignment]  # it is compared, and never a key
 
     def set(self, operation_id: OperationId, operation: Operation) -> Operations:
-        return Operations(self._held.set(operation_id, operation))
+        """Of one that is not filed."""
+        return Operations(self.loose.set(operation_id, operation), self.filed)
 
     def delete(self, operation_id: OperationId) -> Operations:
-        return Operations(self._held.delete(operation_id))
+        if operation_id in self.loose:
+            return Operations(self.loose.delete(operation_id), self.filed)
+        return Operations(self.loose, self.filed.without(operation_id))
 
     def values(self) -> ValuesView[Operation]:
-        """All, of which the packed ones are unpacked as they come."""
+        """All, of which the filed ones are unpacked as they come."""
         return ValuesView(cast("Mapping[OperationId, Operation]", self))
 
     def items(self) -> ItemsView[OperationId, Operation]:
         return ItemsView(cast("Mapping[OperationId, Operation]", self))
 
-    def held(self) -> Iterator[Operation | Packed]:
-        """All, each as it stands here."""
-        return iter(self._held.values())
-
-    def loose(self) -> Iterator[Operation]:
-        """Those that are not packed; every one that is not finished is among them."""
-        return (one for one in self._held.values() if not isinstance(one, Packed))
-
     def as_held(self, operation_id: OperationId) -> Operation | Packed | None:
         """One as it stands here."""
-        return self._held.get(operation_id)
+        loose = self.loose.get(operation_id)
+        return loose if loose is not None else self.filed.get(operation_id)
 
     def updated_at(self, operation_id: OperationId) -> int:
         """When a record was about it last (ns)."""
-        return self._held[operation_id].updated_at
-
-    def with_packed(self, made: Iterable[tuple[Operation, Packed]]) -> Operations:
-        """With each of these packed that has not become another one since."""
-        held = self._held.mutate()
-        for operation, packed in made:
-            one = operation.operation_id
-            if held.get(one) is operation:
-                held[one] = packed
-        return Operations(held.finish())
+        loose = self.loose.get(operation_id)
+        at = loose.updated_at if loose is not None else self.filed.updated_at(operation_id)
+        if at is None:
+            raise KeyError(operation_id)
+        return at

@@ -1,19 +1,19 @@
 """Finished operations in a fraction of their room: as the text that snapshots have of them,
 compressed, behind the text of a card that says what the indexes of `State` find them by.
 
-Nothing is packed by a record: who writes a snapshot makes the text anyway, and may put it in the
-place of the operation afterwards (see operations.py).
+Nothing is packed by a record: who writes a snapshot does it (see filing.py).
 """
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 from functools import lru_cache
 
 import orjson
 
 from supervisor.core.card import Card, card_of
-from supervisor.core.operations import Packed
+from supervisor.core.drawer import Packed, texts
 from supervisor.core.program_state import Approval
 from supervisor.core.standing import Waits, waits_for
 from supervisor.core.state import Operation, Said
@@ -58,12 +58,8 @@ class Packer:
     """Packs many. Operations that call the same handlers are much alike, so the first of them is
     the sample that the others are compressed against: they take a third of the room then."""
 
-    def __init__(self) -> None:
-        self._samples: dict[tuple[str, ...], bytes] = {}
-
-    def pack(self, operation: Operation) -> Packed:
-        """Of one that is `packable`."""
-        return self.packed(card_of(operation), text_of(operation))
+    def __init__(self, others: Iterable[Packed] = ()) -> None:
+        self._samples = {_card(one).standing.handlers: one.sample for one in _first_of(others)}
 
     def packed(self, card: Card, operation: bytes) -> Packed:
         """Of an operation that is there as text."""
@@ -79,11 +75,12 @@ class Packer:
         return self._samples.get(handlers, b"")
 
 
-def texts(held: Packed) -> tuple[bytes, bytes]:
-    """The card's, and the operation's."""
-    made = zlib.decompressobj(-zlib.MAX_WBITS, zdict=held.sample)
-    card, _, operation = (made.decompress(held.content) + made.flush()).partition(b"\n")
-    return card, operation
+def _first_of(others: Iterable[Packed]) -> Iterable[Packed]:
+    """The first with each sample."""
+    found: dict[bytes, Packed] = {}
+    for one in others:
+        found.setdefault(one.sample, one)
+    return (one for sample, one in found.items() if sample)
 
 
 def card_in(held: Operation | Packed) -> Card:

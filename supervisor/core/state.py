@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -12,6 +12,8 @@ from immutables import Map
 from supervisor.core.budget import Budget
 from supervisor.core.catalogue import Catalogue
 from supervisor.core.changed import changed
+from supervisor.core.filed import Message
+from supervisor.core.found import Found, InLine
 from supervisor.core.ids import (
     AttemptKey,
     CallId,
@@ -23,6 +25,7 @@ from supervisor.core.ids import (
 from supervisor.core.line import Line
 from supervisor.core.open_state import Asked, Continuation
 from supervisor.core.operations import Operations
+from supervisor.core.ordered import Ordered
 from supervisor.core.program_state import ProgramState
 from supervisor.core.record import (
     Blob,
@@ -316,9 +319,13 @@ class Operation:
         return self.authority or self.by
 
 
-@attrs.frozen(slots=False)  # there is one, copied several times a record (see changed.py)
+@attrs.frozen(slots=False, eq=False)  # there is one, copied several times a record (see changed.py)
 class State:
-    """The fold of everything queued; nothing else is ever consulted."""
+    """The fold of everything queued; nothing else is ever consulted.
+
+    Of the finished operations those are *loose* that no snapshot has filed; the others are found
+    by what their drawers have. Equal are two that have equal operations, filed or not.
+    """
 
     epoch: int = 0
     boot_id: str = ""
@@ -328,16 +335,13 @@ class State:
     accepted: int = 0
     sessions: Map[SessionId, Session] = attrs.field(factory=Map[SessionId, Session])
     operations: Operations = attrs.field(factory=Operations)
-    # Those of the operations above; `tombstones` finds its own.
-    messages: Map[tuple[SessionId, str], OperationId] = attrs.field(
-        factory=Map[tuple[SessionId, str], OperationId]
-    )
+    # What finds the loose ones of the operations above; `tombstones` finds its own.
+    loose_messages: Map[Message, OperationId] = attrs.field(factory=Map[Message, OperationId])
+    loose_calls: Map[CallId, OperationId] = attrs.field(factory=Map[CallId, OperationId])
+    loose_effects: Map[EffectId, OperationId] = attrs.field(factory=Map[EffectId, OperationId])
+    loose_numbers: Map[int, OperationId] = attrs.field(factory=Map[int, OperationId])
     # Messages that were accepted in records that are lost, and the first of those positions.
-    forgotten: Map[tuple[SessionId, str], int] = attrs.field(
-        factory=Map[tuple[SessionId, str], int]
-    )
-    calls: Map[CallId, OperationId] = attrs.field(factory=Map[CallId, OperationId])
-    effects: Map[EffectId, OperationId] = attrs.field(factory=Map[EffectId, OperationId])
+    forgotten: Map[Message, int] = attrs.field(factory=Map[Message, int])
     # Calls with a live attempt or a place in the queue, and tries that have leave and no
     # confirmation: what a restart interrupts, and what needs room on disk for its end.
     moving: Map[CallId, OperationId] = attrs.field(factory=Map[CallId, OperationId])
@@ -352,9 +356,9 @@ class State:
     approvals: Map[OperationId, str] = attrs.field(factory=Map[OperationId, str])
     # How many operations of each session are not finished: what its limit counts.
     unfinished: Map[SessionId, int] = attrs.field(factory=Map[SessionId, int])
-    # Those that may be evicted, and those that may be abandoned: the one that no record has
-    # been about for longest comes first.
-    finished: Line = attrs.field(factory=Line)
+    # The loose ones that may be evicted, and those that may be abandoned: the one that no record
+    # has been about for longest comes first.
+    loose_finished: Line = attrs.field(factory=Line)
     interrupted: Line = attrs.field(factory=Line)
     # How many results of kept calls and effects are in each blob, by its digest.
     blobs: Map[str, int] = attrs.field(factory=Map[str, int])
@@ -363,9 +367,46 @@ class State:
     # What lists find the operations by.
     catalogue: Catalogue = attrs.field(factory=Catalogue)
 
+    def __eq__(self, other: object) -> bool:  # type: ignore[explicit-override]  # 3.12 has it
+        if not isinstance(other, State):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _COMPARED)
+
+    __hash__ = None  # type: ignore[assignment]  # it is compared, and never a key
+
     def has_session(self, session_id: SessionId) -> bool:
         """Everybody's default session is there without being created, and never ends."""
         return is_default_session(session_id) or session_id in self.sessions
+
+    @property
+    def calls(self) -> Found[CallId]:
+        filed = self.operations.filed
+        return Found(self.loose_calls, filed.with_call, filed.calls)
+
+    @property
+    def effects(self) -> Found[EffectId]:
+        filed = self.operations.filed
+        return Found(self.loose_effects, filed.with_effect, filed.effects)
+
+    @property
+    def messages(self) -> Found[Message]:
+        filed = self.operations.filed
+        return Found(self.loose_messages, filed.of_message, filed.messages)
+
+    @property
+    def finished(self) -> InLine:
+        """Those that may be evicted."""
+        return InLine(self.loose_finished, self.operations.filed)
+
+    def newest(
+        self, wanted: Iterable[Sequence[Ordered]], below: int | None = None
+    ) -> Iterator[OperationId]:
+        """Those that are in one set of each group of the catalogue's, newest first; `below` is a
+        serial."""
+        for serial in self.catalogue.newest(wanted, below):
+            one = self.loose_numbers.get(serial) or self.operations.filed.numbered(serial)
+            assert one is not None, serial
+            yield one
 
     def operation_of(self, call_id: CallId) -> Operation:
         return self.operations[self.calls[call_id]]
@@ -375,3 +416,10 @@ class State:
 
     def effect(self, effect_id: EffectId) -> Effect:
         return self.operations[self.effects[effect_id]].effects[effect_id]
+
+
+_LOOSE = {"loose_messages", "loose_calls", "loose_effects", "loose_numbers", "loose_finished"}
+_COMPARED = (
+    *(one.name for one in attrs.fields(State) if one.name not in _LOOSE),
+    *("messages", "calls", "effects", "finished"),
+)

@@ -1,19 +1,19 @@
 """The whole fold as lines of JSON, and back: fold(all) is fold(state_from(lines(prefix)), rest).
 
 It is made a line at a time, so that it can be written while the state moves on (a `State` never
-changes): a head; then every session, oldest first; every operation in the order of acceptance;
-the blocks of tombstones, then the other tombstones, oldest first. What can be found in those is
-not in it a second time: indexes are made again, by the rules that made them.
+changes): a head; then every session, oldest first; every operation that is not filed, in the
+order of acceptance; a catalogue of all, filed or not; the drawers of those that are filed; the
+blocks of tombstones, then the other tombstones, oldest first. A drawer is carried as it is, and a
+start looks at none of its operations.
 
-An operation that is `packable` is two lines, of which a start reads the first: a card with all
-that indexes need, then the rest.
+What finds the operations that are not filed is made again, by the rules that made it.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple, cast
 
@@ -22,11 +22,16 @@ import orjson
 from immutables import Map
 
 from supervisor.core.card import Card, card_of
+from supervisor.core.catalogue import ALL, Catalogue, Facet
 from supervisor.core.cataloguing import catalogue_of
+from supervisor.core.drawer import Drawer, drawer_in, drawer_text
+from supervisor.core.filed import NONE_FILED, Filed
+from supervisor.core.filing import Filing, Filler, filing_of
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId, SessionId
 from supervisor.core.line import line_of
-from supervisor.core.operations import Operations, Packed
-from supervisor.core.packing import Packer, asked, leaves, packable, texts
+from supervisor.core.operations import Operations
+from supervisor.core.ordered import Ordered
+from supervisor.core.packing import asked, leaves, unpacked
 from supervisor.core.session_state import Session, Tombstone
 from supervisor.core.standing import Waits, waits_for
 from supervisor.core.state import Operation, State
@@ -34,31 +39,21 @@ from supervisor.core.strict import exactly
 from supervisor.core.text import UnknownWhole, line, read, text_of
 from supervisor.core.tombstones import Block, Tombstones, tombstones_of
 
-VERSION = 2
-# The first version has no cards: each operation is one line.
-READ = frozenset({1, VERSION})
+VERSION = 3
+# The first has an operation in each line. In the second a finished one is two lines: a card with
+# all that finds it, and the rest.
+READ = frozenset({1, 2, VERSION})
 
 # Every field of State is one or the other; a test holds this against the class.
 CARRIED = (
     *("epoch", "boot_id", "position", "latest", "accepted", "forgotten"),
     *("sessions", "operations", "tombstones"),
+    *("newest_open", "blobs", "catalogue"),
 )
 DERIVED = (
-    "messages",
-    "calls",
-    "effects",
-    "moving",
-    "leaves",
-    "reconciling",
-    "undead",
-    "continued",
-    "newest_open",
-    "approvals",
-    "unfinished",
-    "blobs",
-    "finished",
-    "interrupted",
-    "catalogue",
+    *("loose_messages", "loose_calls", "loose_effects", "loose_numbers", "loose_finished"),
+    *("interrupted", "moving", "leaves", "reconciling", "undead"),
+    *("continued", "approvals", "unfinished"),
 )
 
 
@@ -69,7 +64,9 @@ class NewerWhole(UnknownWhole):
 @attrs.frozen
 class Head:
     """The first part. `next_*` are the places that the lines will give next; of the first
-    block of tombstones so many are `gone`."""
+    block of tombstones so many are `gone`. `operations` counts those that are not filed; `left`
+    has a text for each drawer: which of its rows are gone, the first being the least bit of a
+    hexadecimal number."""
 
     whole: int
     epoch: int
@@ -86,6 +83,7 @@ class Head:
     forgotten: tuple[tuple[SessionId, str, int], ...] = ()
     blocks: int = 0
     gone: int = 0
+    left: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -97,21 +95,53 @@ class Kept:
 
 
 @attrs.frozen
-class Filed:
-    """The card of one that is packed, and its place in the line of those to be evicted. The
-    operation is the line behind it."""
+class Carded:
+    """In the second version: the card of a finished operation, and its place in the line of those
+    to be evicted. The operation is the line behind it."""
 
     card: Card
     place: int
+
+
+@attrs.frozen
+class FacetSet:
+    """The serials of the operations with one facet, as `Ordered` has them: each node's key, and
+    its bits as a hexadecimal number."""
+
+    kind: str
+    value: str
+    size: int
+    nodes: tuple[tuple[int, str], ...]
+
+
+@attrs.frozen
+class Index:
+    """What finds the operations, filed or not, as long as it is not to be made again."""
+
+    facets: tuple[FacetSet, ...]
+    counts: tuple[tuple[int, str, int], ...]
+    newest_open: Mapping[SessionId, OperationId]
+    blobs: Mapping[str, int]
 
 
 class _Read(NamedTuple):
-    """One operation as it was read."""
+    """One operation that is not filed, as it was read."""
 
     card: Card
-    held: Operation | Packed
+    operation: Operation
     waits: Waits | None
     place: int
+
+
+class _Whole(NamedTuple):
+    """What all of it is made of."""
+
+    head: Head
+    loose: list[_Read]
+    filed: Filed
+    catalogue: Catalogue
+    newest_open: Map[SessionId, OperationId]
+    blobs: Map[str, int]
 
 
 ROWS = 256
@@ -120,44 +150,47 @@ _MEMBERS = attrgetter(*(one.name for one in attrs.fields(Tombstone)))
 _TYPES = (str, str, str, str, int, int)
 
 
-Packs = Callable[[Operation, Packed], object]
-"""Takes an operation, and what it was packed into."""
+def lines(state: State, filing: Filing | None = None) -> Iterator[bytes]:
+    """The whole, made a line at a time. The same state gives the same lines, in any process.
 
-
-def lines(state: State, made: Packs = lambda _operation, _pack: None) -> Iterator[bytes]:
-    """The whole, made a line at a time. Equal states give equal lines, in any process.
-
-    `made` is given each operation that was packed for it.
+    `filing` is that of the state, done; without it, it is made first.
     """
-    yield text_of(_head(state))
+    if filing is None:
+        filing = filing_of(state)
+    loose, filed = filing.loose(), filing.filed
+    yield text_of(_head(state, len(loose), filed))
     for session in sorted(state.sessions.values(), key=attrgetter("at", "session_id")):
         yield text_of(session)
-    packer = Packer()
-    for held in sorted(state.operations.held(), key=attrgetter("serial")):
-        if isinstance(held, Operation) and not packable(held):
-            yield text_of(Kept(held, _place(state, held.operation_id)))
-        else:
-            yield from _filed(state, held, packer, made)
+    for operation in sorted(loose, key=attrgetter("serial")):
+        yield text_of(Kept(operation, _place(state, operation.operation_id)))
+    yield text_of(_index(state))
+    yield from map(drawer_text, filed.drawers)
     yield from map(line, map(_columns_of, state.tombstones.blocks))
     yield from map(line, _rows_of(state.tombstones.behind_blocks()))
 
 
 def _place(state: State, one: OperationId) -> int:
-    places = (state.finished.places, state.interrupted.places)
+    places = (state.loose_finished.places, state.interrupted.places)
     return next((line[one] for line in places if one in line), -1)
 
 
-def _filed(state: State, held: Operation | Packed, packer: Packer, made: Packs) -> Iterator[bytes]:
-    """The two lines of one that is packed, or is now."""
-    if isinstance(held, Operation):
-        operation, held = held, packer.pack(held)
-        made(operation, held)
-    card, text = texts(held)
-    yield b'{"card":%b,"place":%d}' % (card, state.finished.places[held.operation_id])
-    yield text
+def _index(state: State) -> Index:
+    facets = sorted(state.catalogue.facets.items(), key=lambda item: (item[0][0], str(item[0][1])))
+    return Index(
+        tuple(_facet_set(facet, serials) for facet, serials in facets),
+        tuple(sorted((*key, count) for key, count in state.catalogue.counts.items())),
+        state.newest_open,
+        state.blobs,
+    )
 
 
-def _head(state: State) -> Head:
+def _facet_set(facet: Facet, serials: Ordered) -> FacetSet:
+    kind, value = facet
+    nodes = tuple((key, f"{bits:x}") for key, bits in sorted(serials.nodes.items()))
+    return FacetSet(kind, str(value), len(serials), nodes)
+
+
+def _head(state: State, loose: int, filed: Filed) -> Head:
     return Head(
         whole=VERSION,
         epoch=state.epoch,
@@ -165,15 +198,16 @@ def _head(state: State) -> Head:
         position=state.position,
         latest=state.latest,
         accepted=state.accepted,
-        operations=len(state.operations),
+        operations=loose,
         tombstones=len(state.tombstones),
-        next_finished=state.finished.next,
+        next_finished=state.loose_finished.next,
         next_interrupted=state.interrupted.next,
         next_buried=state.tombstones.next,
         sessions=len(state.sessions),
         forgotten=tuple(sorted((*message, first) for message, first in state.forgotten.items())),
         blocks=len(state.tombstones.blocks),
         gone=state.tombstones.gone,
+        left=tuple(f"{filed.gone.get(one, 0):x}" for one in filed.drawers),
     )
 
 
@@ -183,18 +217,82 @@ def state_from(given: Iterable[bytes]) -> State:
     values = _values(text)
     head = _head_from(next(values, None))
     sessions = [read(Session, next(values, None)) for _ in range(head.sessions)]
-    packer = Packer()
-    kept = [_kept_in(next(values, None), text, packer) for _ in range(head.operations)]
+    whole = _operations(head, values) if head.whole == VERSION else _older(head, values, text)
     tombstones = _tombstones(values, head)
     if next(text, None) is not None:
         raise UnknownWhole("there is more than the head says")
-    state = _indexed(head, kept, tombstones)
-    if len(state.operations) != len(kept):
-        raise UnknownWhole("an operation is in it twice")
+    state = _indexed(whole, tombstones)
+    if len(state.operations) != len(state.catalogue.of(*ALL)) or len(state.operations.loose) != len(
+        whole.loose
+    ):
+        raise UnknownWhole("an operation is in it twice, or not in its catalogue")
     by_id = Map((one.session_id, one) for one in sessions)
     if len(by_id) != len(sessions):
         raise UnknownWhole("a session is in it twice")
     return attrs.evolve(state, sessions=by_id)
+
+
+def _operations(head: Head, values: Iterator[Any]) -> _Whole:
+    loose = [_kept(read(Kept, next(values, None))) for _ in range(head.operations)]
+    index = read(Index, next(values, None))
+    filed = NONE_FILED
+    for left in head.left:
+        filed = filed.replaced(None, *_drawer(next(values, None), left))
+    catalogue = Catalogue(
+        Map(_facet(one) for one in index.facets),
+        Map(((uid, state), count) for uid, state, count in index.counts),
+    )
+    return _Whole(head, loose, filed, catalogue, Map(index.newest_open), Map(index.blobs))
+
+
+def _drawer(value: Any, left: str) -> tuple[Drawer, int]:
+    try:
+        drawer, gone = drawer_in(value, unpacked), int(left, 16)
+    except ValueError as error:
+        raise UnknownWhole(f"a drawer does not read back: {error}") from error
+    if not 0 <= gone < (1 << len(drawer)) - 1:
+        raise UnknownWhole("more left a drawer than was in it, or all")
+    return drawer, gone
+
+
+def _facet(given: FacetSet) -> tuple[Facet, Ordered]:
+    try:
+        value = int(given.value) if given.kind == "owner" else given.value
+        nodes = Map((key, int(bits, 16)) for key, bits in given.nodes)
+    except ValueError as error:
+        raise UnknownWhole(f"a facet does not read back: {error}") from error
+    return (given.kind, value), Ordered(nodes, given.size)
+
+
+def _older(head: Head, values: Iterator[Any], text: Iterator[bytes]) -> _Whole:
+    """Of an older version: a finished operation in two lines, or in one as the others."""
+    loose: list[_Read] = []
+    filler, drawers, cards = Filler(), list[Drawer](), list[Card]()
+    for _ in range(head.operations):
+        value = next(values, None)
+        if type(value) is not dict or "card" not in value:
+            loose.append(_kept(read(Kept, value)))
+            continue
+        one = read(Carded, cast("dict[str, Any]", value))
+        operation = next(text, None)
+        if operation is None:
+            raise UnknownWhole("a card with no operation behind it")
+        if one.place < 0:
+            raise _out_of_line()
+        cards.append(one.card)
+        filler.add(one.card, operation, one.place)
+        if filler.full:
+            drawers.append(filler.drawer())
+            filler = Filler()
+    if not filler.empty:
+        drawers.append(filler.drawer())
+    filed = NONE_FILED
+    for drawer in drawers:
+        filed = filed.replaced(None, drawer, 0)
+    cards += (one.card for one in loose)
+    newest = Map((one.session_id, one.operation_id) for one in cards if one.newest)
+    blobs = Map(Counter(digest for one in cards for digest in one.blobs))
+    return _Whole(head, loose, filed, catalogue_of(cards), newest, blobs)
 
 
 def _values(text: Iterator[bytes]) -> Iterator[Any]:
@@ -216,23 +314,15 @@ def _head_from(value: Any) -> Head:
     return read(Head, value)
 
 
-def _kept_in(value: Any, text: Iterator[bytes], packer: Packer) -> _Read:
-    """The next operation. The line behind a card stays text, whatever it says."""
-    if type(value) is dict and "card" in value:
-        filed = read(Filed, cast("dict[str, Any]", value))
-        operation = next(text, None)
-        if operation is None:
-            raise UnknownWhole("a card with no operation behind it")
-        held: Operation | Packed = packer.packed(filed.card, operation)
-        waits: Waits | None = Waits.EVICTION
-        card, place = filed.card, filed.place
-    else:
-        kept = read(Kept, value)
-        held, card, place = kept.operation, card_of(kept.operation), kept.place
-        waits = waits_for(held)
-    if (waits is None) is (place >= 0):
-        raise UnknownWhole("an operation stands in a line that it does not belong to, or in none")
-    return _Read(card, held, waits, place)
+def _kept(kept: Kept) -> _Read:
+    waits = waits_for(kept.operation)
+    if (waits is None) is (kept.place >= 0):
+        raise _out_of_line()
+    return _Read(card_of(kept.operation), kept.operation, waits, kept.place)
+
+
+def _out_of_line() -> UnknownWhole:
+    return UnknownWhole("an operation stands in a line that it does not belong to, or in none")
 
 
 def _columns_of(block: Block) -> dict[str, Sequence[str]]:
@@ -282,10 +372,10 @@ def _rows(given: Iterator[Any], count: int) -> Iterator[Tombstone]:
         left -= len(rows)
 
 
-def _indexed(head: Head, kept: list[_Read], tombstones: Tombstones) -> State:
+def _indexed(whole: _Whole, tombstones: Tombstones) -> State:
+    head, kept = whole.head, whole.loose
     cards = [one.card for one in kept]
-    loose = [one.held for one in kept if isinstance(one.held, Operation)]
-    messages = {(one.session_id, one.request_id): one.operation_id for one in cards}
+    loose = [one.operation for one in kept]
     return State(
         epoch=head.epoch,
         boot_id=head.boot_id,
@@ -293,23 +383,24 @@ def _indexed(head: Head, kept: list[_Read], tombstones: Tombstones) -> State:
         latest=head.latest,
         accepted=head.accepted,
         forgotten=Map(((session, message), first) for session, message, first in head.forgotten),
-        operations=Operations(Map((one.card.operation_id, one.held) for one in kept)),
-        messages=Map(messages),
-        calls=Map((call, one.operation_id) for one in cards for call in one.calls),
-        effects=Map((effect, one.operation_id) for one in cards for effect in one.effects),
+        operations=Operations(Map((one.operation_id, one) for one in loose), whole.filed),
+        loose_messages=Map(((one.session_id, one.request_id), one.operation_id) for one in cards),
+        loose_calls=Map((call, one.operation_id) for one in cards for call in one.calls),
+        loose_effects=Map((effect, one.operation_id) for one in cards for effect in one.effects),
+        loose_numbers=Map((one.serial, one.operation_id) for one in cards),
         moving=Map(_moving(loose)),
         leaves=sum(leaves(one) for one in loose),
         reconciling=Map(_reconciling(loose)),
         undead=Map(_undead(loose)),
         continued=Map((one.operation_id, one.continuation.n) for one in loose if one.continuation),
-        newest_open=Map((one.session_id, one.operation_id) for one in cards if one.newest),
+        newest_open=whole.newest_open,
         approvals=Map(_approvals(loose)),
         unfinished=Map(Counter(one.session_id for one in loose if not one.finished)),
-        blobs=Map(Counter(digest for one in cards for digest in one.blobs)),
-        finished=line_of(_places(kept, Waits.EVICTION), head.next_finished),
+        blobs=whole.blobs,
+        loose_finished=line_of(_places(kept, Waits.EVICTION), head.next_finished),
         interrupted=line_of(_places(kept, Waits.ABANDONMENT), head.next_interrupted),
         tombstones=tombstones,
-        catalogue=catalogue_of(cards),
+        catalogue=whole.catalogue,
     )
 
 

@@ -11,7 +11,7 @@ import contextlib
 import secrets
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import attrs
 import orjson
@@ -28,9 +28,9 @@ from supervisor.core.decide import decide
 from supervisor.core.decide.results import given
 from supervisor.core.errors import Refusal
 from supervisor.core.evolve import fold
+from supervisor.core.filing import Filing
 from supervisor.core.ids import AttemptKey, CallId, EffectId, OperationId
 from supervisor.core.moment import Moment
-from supervisor.core.operations import Packed
 from supervisor.core.record import (
     AttemptEnded,
     Blob,
@@ -41,7 +41,7 @@ from supervisor.core.record import (
     Result,
 )
 from supervisor.core.reserve import reserve_bytes
-from supervisor.core.state import Operation, State
+from supervisor.core.state import State
 from supervisor.core.step import (
     BlobLost,
     CallAsked,
@@ -249,10 +249,11 @@ class Engine:
         self.events.queue(position, records, state)
         return position
 
-    def pack(self, made: Iterable[tuple[Operation, Packed]]) -> None:
-        """The same state in less room."""
-        operations = self.state.operations.with_packed(made)
-        self.state = attrs.evolve(self.state, operations=operations)
+    async def file(self, filing: Filing) -> None:
+        """The same state in less room, a part in each turn of the loop."""
+        for part in filing.parts():
+            self.state = filing.into(self.state, part)
+            await trio.lowlevel.checkpoint()
 
     async def _durable(self, position: int) -> None:
         try:

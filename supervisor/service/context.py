@@ -23,10 +23,10 @@ from supervisor.api.wire import JSON, PROBLEM, dumps, problem
 from supervisor.core.access import Verb
 from supervisor.core.access import missing_role as core_missing_role
 from supervisor.core.decide.message import expired
+from supervisor.core.drawer import Packed
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import CallId, EffectId, OperationId, SessionId, default_session
 from supervisor.core.matching import Class, class_of
-from supervisor.core.operations import Packed
 from supervisor.core.record import By, Result
 from supervisor.core.standing import FINAL, operation_result, operation_state
 from supervisor.core.state import Call, Effect, Operation

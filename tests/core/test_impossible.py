@@ -168,7 +168,7 @@ def test_a_line_has_gaps_and_still_its_order():
     for gone in ("c", "none", "b"):
         line = line.left(OperationId(gone))
     assert [*line] == ["a", "d", "e"]
-    assert line.left(OperationId("a")).oldest == "d"
+    assert next(iter(line.left(OperationId("a")))) == "d"
     assert len(line) == 3
 
 

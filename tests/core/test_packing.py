@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 import pytest
 
 from supervisor.core import packing
@@ -29,9 +27,8 @@ def done(core: Core, count: int, *, handlers: int = 1) -> None:
 
 def standing(core: Core) -> tuple[list[Packed], list]:
     """The packed operations, and the others."""
-    held = list(packed(core.state).operations.held())
-    small = [one for one in held if isinstance(one, Packed)]
-    return small, [one for one in held if not isinstance(one, Packed)]
+    operations = packed(core.state).operations
+    return [*operations.filed], [*operations.loose.values()]
 
 
 @pytest.mark.guarantee("J9")
@@ -45,7 +42,7 @@ def test_only_what_waits_for_nothing_but_its_eviction_is_packed(name):
     for one in loose:
         assert waits_for(one) is not Waits.EVICTION or one.tally.unresolved
     state = packed(core.state)
-    assert [*state.operations.loose()] == loose
+    assert [*state.operations.loose.values()] == loose
     unfinished = {o.operation_id for o in core.state.operations.values() if not o.finished}
     assert unfinished <= {one.operation_id for one in loose}
     assert state == core.state == state_from(lines(state))
@@ -86,18 +83,6 @@ def test_what_was_looked_at_is_not_unpacked_again_at_once():
     assert operations[first] == seen
 
 
-def test_an_operation_that_has_moved_since_is_not_replaced_by_what_it_was():
-    core = Core()
-    done(core, 2)
-    before = core.state.operations
-    moved, stays = before.values()
-    made = [(one, Packer().pack(one)) for one in (moved, stays)]
-    changed = before.set(moved.operation_id, copy(moved)).with_packed(made)
-    assert [*changed.loose()] == [changed[moved.operation_id]]
-    gone = before.delete(moved.operation_id).with_packed(made)
-    assert [*gone] == [stays.operation_id]
-
-
 def test_packed_or_not_they_are_the_same_map():
     core = Core()
     done(core, 2)
@@ -128,8 +113,8 @@ def test_the_lines_of_one_that_is_packed_are_those_of_its_card_and_itself():
     done(core, 1)
     (operation,) = core.state.operations.values()
     assert packable(operation)
-    card, text = texts(Packer().pack(operation))
-    assert (card, text) == (text_of(card_of(operation)), text_of(operation))
+    card, text = card_of(operation), text_of(operation)
+    assert texts(Packer().packed(card, text)) == (text_of(card), text)
 
 
 def test_a_message_whose_operation_is_packed_is_the_same_message():

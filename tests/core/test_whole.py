@@ -11,19 +11,21 @@ import pytest
 from hypothesis import given
 from immutables import Map
 
-from supervisor.core import open_state, program_state, session_state
+from supervisor.core import drawer, open_state, program_state, session_state
 from supervisor.core import state as state_module
 from supervisor.core import tombstones as tombstones_module
+from supervisor.core.columns import text_of_bytes
 from supervisor.core.decide.retention import DAY_NS
 from supervisor.core.evolve import fold
 from supervisor.core.ids import SessionId
 from supervisor.core.state import State
 from supervisor.core.step import ArtifactsAsked, SessionAsked, TimePassed
 from supervisor.core.text import UnknownWhole
-from supervisor.core.whole import CARRIED, DERIVED, Head, lines, state_from
+from supervisor.core.whole import CARRIED, DERIVED, Head, Index, lines, state_from
 from supervisor.journal.records import decode
 from tests.core.examples import examples
 from tests.core.made import CLIENT, MS, NONE, Core, effect, terms
+from tests.core.older import is_filed, whole_of_version
 from tests.core.packed import packed
 from tests.core.situations import SITUATIONS
 from tests.core.test_machine import history
@@ -39,10 +41,10 @@ def is_the_fold_everywhere(frames: list[bytes]) -> None:
         state, again, small = (fold(one, position, records) for one in (state, again, small))
         assert again == state
         assert small == state
-        whole = list(lines(state))
-        assert list(lines(again)) == whole
-        assert list(lines(small)) == whole
+        whole = list(lines(again))
+        assert state_from(lines(small)) == state
         again, small = state_from(whole), packed(small)
+        assert list(lines(again)) == whole
         assert again == state
         assert small == state
 
@@ -84,9 +86,9 @@ def test_every_field_of_the_fold_is_carried_or_made_again():
     names = {field.name for field in attrs.fields(State)}
     assert names == {*CARRIED, *DERIVED}
     assert not {*CARRIED} & {*DERIVED}
-    head = {field.name for field in attrs.fields(Head)}
-    assert {*CARRIED} <= head
-    assert {f"next_{line}" for line in ("finished", "interrupted", "buried")} <= head
+    carried = {field.name for one in (Head, Index) for field in attrs.fields(one)}
+    assert {*CARRIED} - {"catalogue"} <= carried
+    assert {f"next_{line}" for line in ("finished", "interrupted", "buried")} <= carried
 
 
 @pytest.mark.guarantee("J9")
@@ -110,12 +112,16 @@ def state_of(values: list) -> State:
     return state_from(orjson.dumps(one) for one in values)
 
 
-def some() -> list:
+def both() -> State:
     """A dispatch that runs, and one that is done."""
     core = Core()
     core.begin(terms(effect()))
     core.exit(core.begin(terms(effect(contract=NONE)), "done"))
-    return values_of(core.state)
+    return core.state
+
+
+def replaced(value: dict, name: str, content: bytes) -> None:
+    value[name] = text_of_bytes(content)
 
 
 @pytest.mark.guarantee("R6", "J9")
@@ -123,21 +129,66 @@ def some() -> list:
     ("change", "says"),
     [
         (lambda v: v.clear(), "head"),
-        (lambda v: v.pop(), "no operation behind it"),
+        (lambda v: v.pop(), "no drawer"),
         (lambda v: (v.pop(), v.pop()), "does not read back"),
         (lambda v: v.append(v[-1]), "more than"),
-        (lambda v: v[0].update(whole=3), "version 3"),
+        (lambda v: v[0].update(whole=4), "version 4"),
         (lambda v: v[0].update(whole=0), "version 0"),
         (lambda v: v[0].update(whole=True), "head"),
         (lambda v: v[0].update(claims={}), "does not read back"),
         (lambda v: v[0].pop("latest"), "does not read back"),
-        (lambda v: (v[0].update(operations=3), v.append(v[1])), "twice"),
-        (lambda v: (v[0].update(operations=3), v.extend(v[2:])), "twice"),
+        (lambda v: (v[0].update(operations=2), v.insert(1, v[1])), "twice"),
+        (lambda v: (v[0].update(left=["0", "0"]), v.append(v[3])), "twice"),
+        (lambda v: v[0].update(left=["1"]), "or all"),
+        (lambda v: v[0].update(left=["-1"]), "or all"),
+        (lambda v: v[0].update(left=["x"]), "drawer does not read back"),
         (lambda v: v[1].update(place=0), "line"),
         (lambda v: v[1]["operation"].update(colour="red"), "does not read back"),
         (lambda v: v[1]["operation"].update(serial="0"), "does not read back"),
         (lambda v: v[1]["operation"].pop("budget"), "does not read back"),
         (lambda v: v[1]["operation"].update(calls=[]), "does not read back"),
+        (lambda v: v[2].pop("facets"), "does not read back"),
+        (lambda v: v[2].update(facets=[]), "not in its catalogue"),
+        (lambda v: v[2]["facets"][0].update(nodes=[[0, "x"]]), "facet does not read back"),
+        (lambda v: v[2]["facets"][2].update(kind="owner", value="me"), "facet does not read back"),
+        (lambda v: v[3].update(colour="red"), "no drawer"),
+        (lambda v: v[3].update(samples=1), "no drawer"),
+        (lambda v: v[3].update(serials=1), "no text"),
+        (lambda v: v[3].update(serials="*"), "drawer does not read back"),
+        (lambda v: replaced(v[3], "places", b"\0" * 9), "middle of a number"),
+        (lambda v: replaced(v[3], "places", b"\0" * 16), "as many rows"),
+        (lambda v: replaced(v[3], "contents", b"\0"), "in its contents"),
+        (lambda v: replaced(v[3], "sampled", b"\1\0"), "in its contents"),
+        (lambda v: v[3].update(names=[]), "no prints"),
+    ],
+    ids=range(32),
+)
+def test_what_is_no_whole_is_refused_and_says_why(change, says):
+    value = values_of(both())
+    assert state_of(value)
+    change(value)
+    with pytest.raises(UnknownWhole, match=says):
+        state_of(value)
+
+
+def test_rows_that_are_not_in_order_are_refused():
+    core = Core()
+    for n in range(2):
+        core.exit(core.begin(terms(effect(contract=NONE)), f"done {n}"))
+    value = values_of(core.state)
+    replaced(value[2], "places", b"\0" * 16)
+    with pytest.raises(UnknownWhole, match="not in order"):
+        state_of(value)
+
+
+@pytest.mark.guarantee("R6", "J9")
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda v: v.pop(), "no operation behind it"),
+        (lambda v: (v.pop(), v.pop()), "does not read back"),
+        (lambda v: (v[0].update(operations=3), v.append(v[1])), "twice"),
+        (lambda v: (v[0].update(operations=3), v.extend(v[2:])), "twice"),
         (lambda v: v[2].update(place=-1), "line"),
         (lambda v: v[2].pop("place"), "does not read back"),
         (lambda v: v[2].update(colour="red"), "does not read back"),
@@ -145,10 +196,10 @@ def some() -> list:
         (lambda v: v[2]["card"].update(uid="0"), "does not read back"),
         (lambda v: v[2]["card"]["standing"].update(state=None), "does not read back"),
     ],
-    ids=range(22),
+    ids=range(10),
 )
-def test_what_is_no_whole_is_refused_and_says_why(change, says):
-    value = some()
+def test_what_is_no_whole_of_the_second_version_is_refused_and_says_why(change, says):
+    value = whole_of_version(2, both())
     assert state_of(value)
     change(value)
     with pytest.raises(UnknownWhole, match=says):
@@ -161,28 +212,25 @@ def test_a_session_that_is_in_it_twice_is_refused():
     value = values_of(core.state)
     assert state_of(value).sessions
     value[0].update(sessions=2)
-    value.append(value[1])
+    value.insert(1, value[1])
     with pytest.raises(UnknownWhole, match="a session is in it twice"):
         state_of(value)
 
 
 @pytest.mark.guarantee("R6", "J9")
-def test_a_whole_of_the_first_version_is_read():
-    """It had an operation in each line, finished ones too, and no card."""
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_a_whole_of_an_older_version_is_read(name, version, monkeypatch):
+    monkeypatch.setattr(drawer, "FULL_ROWS", 2)
     core = Core()
-    core.begin(terms(effect()))
+    SITUATIONS[name](core)
     for n in range(3):
         core.exit(core.begin(terms(effect(contract=NONE)), f"done {n}"))
-    values = iter(values_of(core.state))
-    first = [{**next(values), "whole": 1}]
-    first += (
-        {"operation": next(values), "place": one["place"]} if "card" in one else one
-        for one in values
-    )
-    assert len(first) == 5
+    first = whole_of_version(version, core.state)
     again = state_of(first)
     assert again == core.state
-    assert list(lines(again)) == list(lines(core.state))
+    assert is_filed(again) is (version > 1)
+    assert state_from(lines(again)) == core.state
 
 
 def test_a_line_that_is_no_json_is_refused():
@@ -228,6 +276,8 @@ def test_tombstones_that_are_no_whole_are_refused_and_say_why(change, says, monk
     monkeypatch.setattr(tombstones_module, "BLOCK", 3)
     value = buried()
     assert len(state_of(value).tombstones) == 6
+    index = value.pop(1)
     change(value)
+    value.insert(1, index)
     with pytest.raises(UnknownWhole, match=says):
         state_of(value)

@@ -7,15 +7,15 @@ import itertools
 from pathlib import Path
 from types import SimpleNamespace
 
-import attrs
 import pytest
 import trio
 
 from supervisor import snapshotting
+from supervisor.core.filing import Filing
 from supervisor.core.state import State
 from supervisor.journal.file import Os
 from supervisor.journal.log import Journal
-from supervisor.snapshotting import LOOK_S, RETRY_MOST_S, RETRY_S, Made, Snapshots
+from supervisor.snapshotting import LOOK_S, RETRY_MOST_S, RETRY_S, Snapshots
 from tests.core.made import NONE, Core, effect, terms
 
 TRIES = 10
@@ -30,6 +30,10 @@ class Full(Os):
         if self.full and create and name.startswith("snap-"):
             raise OSError(errno.ENOSPC, "No space left on device")
         return super().open(directory, name, create=create)
+
+
+async def nothing_filed(_filing: Filing) -> None:
+    pass
 
 
 class Nameless(Full):
@@ -75,9 +79,7 @@ async def test_a_failed_snapshot_is_tried_again_less_and_less_often_until_it_wor
     journal = Journal.open(tmp_path / "j", lambda _frame: None, segment_bytes=65_536, os_=disk)
     journal.start()
     await journal.durable(journal.append(b'["first"]'))
-    snapshots = Snapshots(
-        journal, State, lambda _made: None, lambda: None, lambda: False, said.append
-    )
+    snapshots = Snapshots(journal, State, nothing_filed, lambda: None, lambda: False, said.append)
     with trio.CancelScope() as scope:
         await snapshots.run()
     assert slept[: 2 * TRIES + 1] == [*waits(TRIES), LOOK_S]
@@ -106,14 +108,14 @@ async def test_what_was_packed_for_a_snapshot_stays_so_whether_it_was_made_or_no
         match next(looks):
             case 3:
                 disk.full = False
-                assert [*core.state.operations.loose()] == [core.operation(running)]
+                assert [*core.state.operations.loose.values()] == [core.operation(running)]
                 assert core.state.operations.delete(core.state.calls[running]) == before.operations
             case 4:
                 core.confirm(running)
                 core.exit(running)
                 await decided()
             case 5:
-                assert [*core.state.operations.loose()] == []
+                assert [*core.state.operations.loose.values()] == []
                 scope.cancel()
         await trio.lowlevel.checkpoint()
 
@@ -122,9 +124,9 @@ async def test_what_was_packed_for_a_snapshot_stays_so_whether_it_was_made_or_no
         for _ in core.state.operations:
             await journal.durable(journal.append(b'["one"]'))
 
-    def pack(made: Made) -> None:
-        operations = core.state.operations.with_packed(made)
-        core.state = attrs.evolve(core.state, operations=operations)
+    async def file(filing: Filing) -> None:
+        for part in filing.parts():
+            core.state = filing.into(core.state, part)
 
     monkeypatch.setattr(snapshotting, "trio", SimpleNamespace(sleep=sleep))
     monkeypatch.setattr(snapshotting, "DECISIONS", 1)
@@ -132,7 +134,7 @@ async def test_what_was_packed_for_a_snapshot_stays_so_whether_it_was_made_or_no
     journal.start()
     await decided()
     snapshots = Snapshots(
-        journal, lambda: core.state, pack, lambda: None, lambda: False, lambda _: None
+        journal, lambda: core.state, file, lambda: None, lambda: False, lambda _: None
     )
     with trio.CancelScope() as scope:
         await snapshots.run()

@@ -13,7 +13,7 @@ import pytest
 from config.load import Handlers
 from config.schema import Config, Origin
 from supervisor.core import packing
-from supervisor.core.operations import Packed
+from supervisor.core.drawer import Packed
 from supervisor.core.record import Ending
 from supervisor.core.state import State
 from supervisor.core.step import EndAsked
@@ -116,7 +116,7 @@ async def test_every_answer_is_the_same_and_large_ones_are_unpacked_in_a_thread(
         (tmp_path / name).mkdir(mode=0o700)
     whole = await answers(tmp_path / "whole", agent.state, agent.frames, asked)
     small = packed(agent.state)
-    assert not [*small.operations.loose()]
+    assert not small.operations.loose
     held = small.operations.as_held(one)
     assert isinstance(held, Packed)
     assert len(held.content) > LARGE

@@ -11,6 +11,7 @@ from typing import Any
 
 from supervisor.core.cataloguing import catalogued
 from supervisor.core.changed import changed
+from supervisor.core.drawer import Packed
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import (
     attempt,
@@ -25,9 +26,9 @@ from supervisor.core.evolve import (
 )
 from supervisor.core.evolve import open as open_
 from supervisor.core.evolve.attempt import TRANSITIONS
+from supervisor.core.evolve.put import put
 from supervisor.core.evolve.retention import lined_up
 from supervisor.core.ids import OperationId
-from supervisor.core.operations import Packed
 from supervisor.core.packing import card_in
 from supervisor.core.record import (
     AnnouncementRefused,
@@ -170,7 +171,7 @@ def _names(state: State, record: Record) -> set[OperationId]:
     if isinstance(record, OperationRecord):
         return {record.operation_id}
     if isinstance(record, JournalRepaired):
-        return {one.operation_id for one in state.operations.loose() if not one.finished}
+        return {one.operation_id for one in state.operations.loose.values() if not one.finished}
     if not isinstance(record, DaemonStarted):
         return set()
     return {*state.moving.values(), *state.reconciling.values(), *state.continued}
@@ -191,8 +192,7 @@ def _count(state: State, operation_id: OperationId, position: int, at: int) -> S
     known = changed(
         known, revision=known.revision + 1, position=position, updated_at=at, finished=finished
     )
-    operations = state.operations.set(operation_id, known)
-    return lined_up(changed(state, operations=operations, unfinished=unfinished), known)
+    return lined_up(changed(put(state, known), unfinished=unfinished), known)
 
 
 __all__ = ["TRANSITIONS", "evolve", "fold"]

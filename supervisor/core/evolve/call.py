@@ -44,7 +44,7 @@ def accepted(state: State, operation: Operation, record: CallAccepted) -> State:
     operation = changed(operation, call_order=(*operation.call_order, record.call_id))
     operation = open_.call_accepted(operation, call, record)
     state = put_call(state, operation, call)
-    return changed(state, calls=state.calls.set(record.call_id, operation.operation_id))
+    return changed(state, loose_calls=state.loose_calls.set(record.call_id, operation.operation_id))
 
 
 def _at_its_node(operation: Operation, record: CallAccepted) -> Operation:

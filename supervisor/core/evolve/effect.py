@@ -43,8 +43,8 @@ def announced(state: State, operation: Operation, record: EffectAnnounced) -> St
     )
     lineages = operation.lineages.set(call.root, (*lineage, record.effect_id))
     state = put_effect(state, changed(operation, lineages=lineages), effect)
-    effects = state.effects.set(record.effect_id, operation.operation_id)
-    return changed(state, effects=effects)
+    effects = state.loose_effects.set(record.effect_id, operation.operation_id)
+    return changed(state, loose_effects=effects)
 
 
 def answered(state: State, operation: Operation, record: EffectAnswered) -> State:

@@ -68,7 +68,7 @@ def journal_repaired(state: State, record: JournalRepaired) -> State:
     """
     if record.last < record.first:
         raise IllegalTransition(f"nothing was lost: {record}")
-    for operation in state.operations.loose():
+    for operation in state.operations.loose.values():
         if not operation.finished:
             state = _doubt(state, operation, (record.first, record.last))
     forgotten = state.forgotten

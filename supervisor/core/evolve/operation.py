@@ -59,7 +59,7 @@ def accepted(state: State, record: OperationAccepted) -> State:
     state = attrs.evolve(
         put(state, operation),
         accepted=state.accepted + 1,
-        messages=state.messages.set(message, record.operation_id),
+        loose_messages=state.loose_messages.set(message, record.operation_id),
         unfinished=state.unfinished.set(record.session_id, unfinished),
     )
     return open_.accepted(state, record)

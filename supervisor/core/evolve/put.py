@@ -2,19 +2,70 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from immutables import Map
 
 from supervisor.core.changed import changed
 from supervisor.core.counting import with_call, with_effect
 from supervisor.core.errors import IllegalTransition
+from supervisor.core.filed import Filed
 from supervisor.core.ids import CallId, EffectId
+from supervisor.core.operations import Operations
+from supervisor.core.packing import card_in
 from supervisor.core.record import Result
 from supervisor.core.session_state import Session
 from supervisor.core.state import Call, Effect, Operation, Said, State
 
 
 def put(state: State, operation: Operation) -> State:
+    if operation.operation_id not in state.operations.loose:
+        state = _loosened(state, operation)
     return changed(state, operations=state.operations.set(operation.operation_id, operation))
+
+
+def _loosened(state: State, operation: Operation) -> State:
+    """One that is new, or was filed, and is found among the loose ones from here on."""
+    one, filed = operation.operation_id, state.operations.filed
+    numbers = state.loose_numbers.set(operation.serial, one)
+    held = filed.get(one)
+    place = filed.place_of(one)
+    if held is None or place is None:
+        return changed(state, loose_numbers=numbers)
+    card = card_in(held)
+    return changed(
+        state,
+        operations=Operations(state.operations.loose, filed.without(one)),
+        loose_messages=state.loose_messages.set((card.session_id, card.request_id), one),
+        loose_calls=state.loose_calls.update(dict.fromkeys(card.calls, one)),
+        loose_effects=state.loose_effects.update(dict.fromkeys(card.effects, one)),
+        loose_numbers=numbers,
+        loose_finished=state.loose_finished.returned(one, place),
+    )
+
+
+def without_loose(state: State, kept: Iterable[Operation], filed: Filed) -> State:
+    """The same state, when these are filed instead of loose."""
+    operations, numbers = state.operations.loose.mutate(), state.loose_numbers.mutate()
+    messages, line = state.loose_messages.mutate(), state.loose_finished
+    calls, effects = state.loose_calls.mutate(), state.loose_effects.mutate()
+    for one in kept:
+        del operations[one.operation_id], numbers[one.serial]
+        del messages[one.session_id, one.request_id]
+        line = line.left(one.operation_id)
+        for call_id in one.calls:
+            del calls[call_id]
+        for effect_id in one.effects:
+            del effects[effect_id]
+    return changed(
+        state,
+        operations=Operations(operations.finish(), filed),
+        loose_messages=messages.finish(),
+        loose_calls=calls.finish(),
+        loose_effects=effects.finish(),
+        loose_numbers=numbers.finish(),
+        loose_finished=line,
+    )
 
 
 def put_session(state: State, session: Session) -> State:

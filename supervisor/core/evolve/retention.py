@@ -6,7 +6,7 @@ from __future__ import annotations
 from supervisor.core.changed import changed
 from supervisor.core.errors import IllegalTransition
 from supervisor.core.evolve import open as open_
-from supervisor.core.evolve.put import put, put_session, without_one
+from supervisor.core.evolve.put import put, put_session, without_loose, without_one
 from supervisor.core.packing import card_in
 from supervisor.core.record import (
     Ending,
@@ -24,12 +24,12 @@ from supervisor.core.state import Operation, State
 def lined_up(state: State, operation: Operation) -> State:
     """The operation at the end of its line, if it belongs to one: a record was about it."""
     one, waits = operation.operation_id, waits_for(operation)
-    finished, interrupted = state.finished.left(one), state.interrupted.left(one)
+    finished, interrupted = state.loose_finished.left(one), state.interrupted.left(one)
     if waits is Waits.EVICTION:
         finished = finished.joined(one)
     elif waits is Waits.ABANDONMENT:
         interrupted = interrupted.joined(one)
-    return changed(state, finished=finished, interrupted=interrupted)
+    return changed(state, loose_finished=finished, interrupted=interrupted)
 
 
 def abandoned(state: State, operation: Operation, record: OperationAbandoned) -> State:
@@ -51,11 +51,6 @@ def evicted(state: State, record: OperationEvicted) -> State:
     session = state.sessions.get(card.session_id)
     if session is not None:
         state = put_session(state, changed(session, kept=session.kept - 1))
-    calls, effects = state.calls.mutate(), state.effects.mutate()
-    for call_id in card.calls:
-        del calls[call_id]
-    for effect_id in card.effects:
-        del effects[effect_id]
     blobs = state.blobs
     for digest in card.blobs:
         blobs = without_one(blobs, digest)
@@ -67,14 +62,13 @@ def evicted(state: State, record: OperationEvicted) -> State:
         uid=card.uid,
         at=record.at,
     )
+    if isinstance(held, Operation):
+        state = without_loose(state, [held], state.operations.filed)
+    else:
+        state = changed(state, operations=state.operations.delete(one))
     return changed(
         state,
-        operations=state.operations.delete(one),
-        messages=state.messages.delete(tombstone.message),
-        calls=calls.finish(),
-        effects=effects.finish(),
         blobs=blobs,
-        finished=state.finished.left(one),
         tombstones=state.tombstones.with_one(tombstone),
     )
 

@@ -1,0 +1,221 @@
+"""Drawers: finished operations that are packed, thousands side by side, in columns.
+
+Nothing in a drawer changes. Its rows stand in the order of their places in the line of those to
+be evicted. What an operation is found by are prints (see columns.py); what is found is
+compared with its card before it is believed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, cast
+
+import attrs
+import orjson
+
+from supervisor.core.columns import (
+    ROWS,
+    Prints,
+    bytes_in,
+    column_in,
+    print_of,
+    prints_in,
+    prints_of,
+    text_of_bytes,
+    text_of_column,
+)
+from supervisor.core.ids import OperationId
+
+if TYPE_CHECKING:  # its module needs this one
+    from supervisor.core.state import Operation
+
+# A drawer is full when it has so many rows, names or bytes of contents; each of these is made in
+# one step of the thread that files, and written in another.
+FULL_ROWS, FULL_NAMES, FULL_BYTES = 4_096, 1 << 15, 1 << 20
+assert FULL_ROWS <= ROWS
+
+_COLUMNS = ("serials", "places", "updated", "ends", "sampled")
+_MEMBERS = {*_COLUMNS, "ids", "contents", "samples", "names", "numbers"}
+
+
+@attrs.frozen
+class Packed:
+    """A finished operation in little room, and what is looked at without unpacking it."""
+
+    operation_id: OperationId
+    serial: int
+    updated_at: int
+    content: bytes
+    sample: bytes
+    unpack: Callable[[Packed], Operation]
+
+
+@attrs.frozen
+class Row:
+    """One that stands in a drawer, its place in the line, and the prints of all its names."""
+
+    packed: Packed
+    place: int
+    names: tuple[int, ...]
+
+
+def is_full(rows: int, names: int, contents: int) -> bool:
+    """Whether that is as much as a drawer takes."""
+    return rows >= FULL_ROWS or names >= FULL_NAMES or contents >= FULL_BYTES
+
+
+def texts(packed: Packed) -> tuple[bytes, bytes]:
+    """Its card's, and the operation's."""
+    made = zlib.decompressobj(-zlib.MAX_WBITS, zdict=packed.sample)
+    card, _, operation = (made.decompress(packed.content) + made.flush()).partition(b"\n")
+    return card, operation
+
+
+def name_of(kind: str, *words: str) -> int:
+    """The print of a name: that of an operation, a call, an effect or a message."""
+    return print_of(" ".join((kind, *words)))
+
+
+def names_of(
+    one: str, message: tuple[str, str], calls: Iterable[str], effects: Iterable[str]
+) -> tuple[int, ...]:
+    """The prints of all that an operation is found by."""
+    return (
+        name_of("operation", one),
+        name_of("message", *message),
+        *(name_of("call", call) for call in calls),
+        *(name_of("effect", effect) for effect in effects),
+    )
+
+
+@attrs.frozen(eq=False)
+class Drawer:
+    """A column for each thing; contents end where `ends` says, ids are all of one width."""
+
+    serials: array[int]
+    places: array[int]
+    updated: array[int]
+    ends: array[int]
+    sampled: array[int]
+    ids: bytes
+    contents: bytes
+    samples: tuple[bytes, ...]
+    names: Prints
+    numbers: Prints
+    unpack: Callable[[Packed], Operation]
+
+    def __len__(self) -> int:
+        return len(self.serials)
+
+    @property
+    def full(self) -> bool:
+        """Whether no more is to be put into one like this."""
+        return is_full(len(self), len(self.names), len(self.contents))
+
+    def id_at(self, row: int) -> OperationId:
+        width = len(self.ids) // len(self)
+        return OperationId(self.ids[row * width : (row + 1) * width].rstrip().decode())
+
+    def packed_at(self, row: int) -> Packed:
+        begin = self.ends[row - 1] if row else 0
+        return Packed(
+            self.id_at(row),
+            self.serials[row],
+            self.updated[row],
+            self.contents[begin : self.ends[row]],
+            self.samples[self.sampled[row]],
+            self.unpack,
+        )
+
+    def named(self, print_: int) -> Sequence[int]:
+        """The rows that may have this name."""
+        return self.names.at(print_)
+
+    def numbered(self, serial: int) -> int | None:
+        """The row of this serial."""
+        return next(iter(self.numbers.at(serial)), None)
+
+    def rows(self) -> Iterator[Row]:
+        names: list[list[int]] = [[] for _ in range(len(self))]
+        for print_, row in zip(self.names.prints, self.names.rows, strict=True):
+            names[row].append(print_)
+        for row, place in enumerate(self.places):
+            yield Row(self.packed_at(row), place, tuple(names[row]))
+
+
+def drawer_of(given: Iterable[Row]) -> Drawer:
+    """A drawer of these, one at least."""
+    rows = sorted(given, key=attrgetter("place"))
+    samples: dict[bytes, int] = {}
+    for row in rows:
+        samples.setdefault(row.packed.sample, len(samples))
+    packed = [row.packed for row in rows]
+    ids = [one.operation_id.encode() for one in packed]
+    width = max(map(len, ids))
+    return Drawer(
+        serials=array("Q", (one.serial for one in packed)),
+        places=array("Q", (row.place for row in rows)),
+        updated=array("Q", (one.updated_at for one in packed)),
+        ends=array("Q", accumulate(len(one.content) for one in packed)),
+        sampled=array("H", (samples[one.sample] for one in packed)),
+        ids=b"".join(one.ljust(width) for one in ids),
+        contents=b"".join(one.content for one in packed),
+        samples=tuple(samples),
+        names=prints_of((name, n) for n, row in enumerate(rows) for name in row.names),
+        numbers=prints_of((one.serial, n) for n, one in enumerate(packed)),
+        unpack=packed[0].unpack,
+    )
+
+
+def drawer_text(drawer: Drawer) -> bytes:
+    """The drawer as a line of JSON. The same drawer gives the same line, in any process."""
+    columns = {name: text_of_column(getattr(drawer, name)) for name in _COLUMNS}
+    return orjson.dumps(
+        {
+            **columns,
+            "ids": text_of_bytes(drawer.ids),
+            "contents": text_of_bytes(drawer.contents),
+            "samples": [text_of_bytes(one) for one in drawer.samples],
+            "names": drawer.names.texts(),
+            "numbers": drawer.numbers.texts(),
+        }
+    )
+
+
+def drawer_in(value: object, unpack: Callable[[Packed], Operation]) -> Drawer:
+    """The drawer that these JSON types are. Raises ValueError."""
+    members = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    if members.keys() != _MEMBERS or not isinstance(members["samples"], list):
+        raise ValueError("no drawer of operations")
+    serials = column_in("Q", members["serials"])
+    rows = len(serials)
+    made = Drawer(
+        serials=serials,
+        places=column_in("Q", members["places"]),
+        updated=column_in("Q", members["updated"]),
+        ends=column_in("Q", members["ends"]),
+        sampled=column_in("H", members["sampled"]),
+        ids=bytes_in(members["ids"]),
+        contents=bytes_in(members["contents"]),
+        samples=tuple(bytes_in(one) for one in cast("list[object]", members["samples"])),
+        names=prints_in(members["names"], rows),
+        numbers=prints_in(members["numbers"], rows),
+        unpack=unpack,
+    )
+    _checked(made)
+    return made
+
+
+def _checked(drawer: Drawer) -> None:
+    rows = len(drawer)
+    lengths = {len(getattr(drawer, name)) for name in _COLUMNS} | {len(drawer.numbers)}
+    if not rows or lengths != {rows} or len(drawer.ids) % rows:
+        raise ValueError("the columns of a drawer have not as many rows each")
+    if max(drawer.sampled) >= len(drawer.samples) or drawer.ends[-1] != len(drawer.contents):
+        raise ValueError("a drawer's rows are not in its contents")
+    if any(one >= after for one, after in zip(drawer.places, drawer.places[1:], strict=False)):
+        raise ValueError("a drawer's rows are not in order")
