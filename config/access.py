@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-import attrs
-
 from config.manifest import Manifest
 from config.schema import ROLES, Config, Role
 from config.values import Principal
+from frozen import frozen
 
 NOTHING: frozenset[Role] = frozenset()
 
 
-@attrs.frozen
+@frozen
 class Denial:
     """A missing grant: `needs` names it, `fix` is what an admin types."""
 

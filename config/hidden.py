@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-import attrs
-
 from config.schema import Config
+from frozen import frozen
 
 # Directories that hold many strangers' things: never exposed or guarded as a whole.
 _SHARED: Final = "/ /dev/shm /home /media /mnt /root /run /srv /tmp /var /var/lib /var/tmp"
@@ -18,7 +17,7 @@ PRIVATE: Final = frozenset(map(Path, ("/dev", "/run", "/tmp")))  # noqa: S108  #
 PREFIX_PARTS: Final = ("bin", "lib", "lib64", "libexec", "pyvenv.cfg")
 
 
-@attrs.frozen
+@frozen
 class Place:
     """A path and what it is, as a message calls it."""
 

@@ -27,6 +27,7 @@ from config.values import (
     Timeout,
     Word,
 )
+from frozen import frozen
 
 HANDLER_NAME: Final = r"[a-z0-9][a-z0-9-]{0,63}"
 DEFAULT_KEY_VALID_MS: Final = 86_400_000
@@ -35,7 +36,7 @@ MAX_EFFECTS: Final = 10_000
 Exit = Annotated[int, Integer(1, 255)]
 
 
-@attrs.frozen
+@frozen
 class ReconcileDecl:
     """The command that asks the provider whether an effect was applied. *not applied*
     counts only from a reconciler that started `settle_ms` after the last try was over."""
@@ -45,7 +46,7 @@ class ReconcileDecl:
     settle_ms: Milliseconds = 5_000
 
 
-@attrs.frozen
+@frozen
 class EffectDecl:
     """One declared effect. `key_valid_ms` is set exactly for `idempotency_key`, once the
     manifest is loaded."""
@@ -60,7 +61,7 @@ class EffectDecl:
     how_to_check: str = ""
 
 
-@attrs.frozen
+@frozen
 class SandboxDecl:
     """What a handler may touch and use; `memory_max` and `file_size_max` in bytes.
     `level` and `accept_missing` come from the configuration where the manifest is silent."""
@@ -80,7 +81,7 @@ class SandboxDecl:
     effects_max: Annotated[int, Integer(1, MAX_EFFECTS)] = 100
 
 
-@attrs.frozen
+@frozen
 class OutputDecl:
     """How large a result may be, and how much it may write to stdout, stderr and fd 3 together
     before it is ended."""
@@ -89,7 +90,7 @@ class OutputDecl:
     output_max_bytes: Annotated[int, Size(65_536, 2**40)] = 64 * 2**20
 
 
-@attrs.frozen
+@frozen
 class TestDecl:
     """What the torture command runs: `count` is a command that counts effects outside."""
 
@@ -100,14 +101,14 @@ class TestDecl:
     count: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class AccessDecl:
     """`run` narrows who may run this handler; empty, everybody who holds the role may."""
 
     run: tuple[Grantee, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Manifest:
     """One handler. `name` is the file's stem; `manifest` the version of this format."""
 

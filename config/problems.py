@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-import attrs
+from frozen import frozen
 
 
-@attrs.frozen
+@frozen
 class Problem:
     """One fault. `key` is empty when the whole file is meant."""
 
@@ -28,7 +28,7 @@ class Problem:
         return printable(f"{where}: {self.message}; {self.fix}")
 
 
-@attrs.frozen
+@frozen
 class Fault:
     """A problem whose file is not known yet: what the pure rules hand back."""
 

@@ -30,6 +30,7 @@ from config.values import (
     UserName,
     Word,
 )
+from frozen import frozen
 
 Role = Literal["read", "run", "resolve", "admin"]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -48,7 +49,7 @@ RESTART_KEYS: Final = (
 )
 
 
-@attrs.frozen
+@frozen
 class Access:
     """Who holds which role. Root holds all four; everybody reads their own."""
 
@@ -70,7 +71,7 @@ class Access:
                 return self.admin
 
 
-@attrs.frozen
+@frozen
 class Limits:
     """Bounds on what clients can make the daemon keep. `operations_per_session` counts
     unfinished operations only."""
@@ -81,7 +82,7 @@ class Limits:
     request_bytes: Annotated[int, Size(1_024, 64 * 2**20)] = 1_048_576
 
 
-@attrs.frozen
+@frozen
 class Retention:
     """How long finished things stay, in days."""
 
@@ -91,7 +92,7 @@ class Retention:
     abandon_days: Days = 30
 
 
-@attrs.frozen
+@frozen
 class JournalConfig:
     """Sizes in bytes. Without `archive_dir`, segments that a snapshot covers are removed, but for
     the newest sixteen; `state_bytes` bounds everything below `state_dir`."""
@@ -101,14 +102,14 @@ class JournalConfig:
     state_bytes: Bytes = 10_737_418_240
 
 
-@attrs.frozen
+@frozen
 class MetricsConfig:
     """`listen` is "" or ADDRESS:PORT."""
 
     listen: Address = ""
 
 
-@attrs.frozen
+@frozen
 class SandboxDefaults:
     """For handlers whose manifest says nothing. `handler_user` "" is the daemon's own user,
     which root refuses. `pool` ready sandboxes per handler in use, `pool_total` over all."""
@@ -120,7 +121,7 @@ class SandboxDefaults:
     pool_total: Annotated[int, Integer(0, 10_000)] = 8
 
 
-@attrs.frozen
+@frozen
 class Origin:
     """Where a configuration came from and what the host said when it was loaded.
 
@@ -139,7 +140,7 @@ class Origin:
     warnings: tuple[Problem, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Config:
     """The effective configuration. Two are equal when their keys are, wherever they came
     from."""

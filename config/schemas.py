@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NoReturn, cast
 
-import attrs
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import SchemaError
 from referencing import Registry, Resource
@@ -15,6 +14,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012, SchemaResource
 
 from config.problems import WrongValueError
+from frozen import frozen
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 MAX_DEPTH: Final = 64
@@ -43,7 +43,7 @@ def validator(schema: Mapping[str, Any]) -> Draft202012Validator:
     return Draft202012Validator(dict(schema), registry=_OFFLINE)
 
 
-@attrs.frozen
+@frozen
 class InputFault:
     """Why an input is refused. `pointer` (RFC 6901) is empty when the whole input is meant."""
 

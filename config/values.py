@@ -14,9 +14,8 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Protocol, cast
 
-import attrs
-
 from config.problems import WrongValueError, shown
+from frozen import frozen
 
 # Larger integers do not survive JSON: 2**53 - 1 is what every reader of it can hold.
 MAX_INTEGER: Final = 2**53 - 1
@@ -36,7 +35,7 @@ class Reader(Protocol):
     def read(self, value: object) -> object: ...
 
 
-@attrs.frozen
+@frozen
 class Principal:
     """Whom a role is granted to.
 
@@ -125,7 +124,7 @@ def _in_range(number: int, low: int, high: int) -> int:
     return number
 
 
-@attrs.frozen
+@frozen
 class Integer:
     """A whole number from `low` to `high`."""
 
@@ -136,7 +135,7 @@ class Integer:
         return _in_range(parse_integer(value), self.low, self.high)
 
 
-@attrs.frozen
+@frozen
 class Size:
     """A number of bytes from `low` to `high`."""
 
@@ -147,7 +146,7 @@ class Size:
         return _in_range(parse_size(value), self.low, self.high)
 
 
-@attrs.frozen
+@frozen
 class Matching:
     """A text that the whole of `pattern` describes."""
 
@@ -161,7 +160,7 @@ class Matching:
         return text
 
 
-@attrs.frozen
+@frozen
 class AbsolutePath:
     """A path from the root, without `.`, `..` and doubled slashes; "" is None if `optional`."""
 

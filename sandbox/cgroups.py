@@ -16,6 +16,7 @@ from pathlib import Path
 
 import attrs
 
+from frozen import frozen
 from sandbox import scarce
 from sandbox.spec import SandboxUnavailable
 
@@ -67,7 +68,7 @@ def _words(file: Path) -> list[str]:
         return []
 
 
-@attrs.frozen
+@frozen
 class Used:
     """What a sandbox's cgroup counted. None: nobody counts it here."""
 
@@ -85,7 +86,7 @@ class Used:
     """How often a fork failed because of its limit of tasks."""
 
 
-@attrs.frozen
+@frozen
 class Cgroup:
     """A sandbox's own cgroup.
 

@@ -13,16 +13,16 @@ import os
 import re
 from pathlib import Path
 
-import attrs
 import trio
 
+from frozen import frozen
 from sandbox.cgroups import RUNS, Cgroup
 
 _OURS = re.compile(r"(?:slot-\d+-\d+|probe-\d+)")
 _POLL_S = 0.005
 
 
-@attrs.frozen
+@frozen
 class Claim:
     """A daemon's place on a root, until it is closed or dies."""
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import attrs
 
+from frozen import frozen
 from sandbox import elf, layouts, scarce, shebang
 from sandbox.plan import SYSTEM
 from sandbox.spec import DEFAULT_ENVIRONMENT
@@ -36,7 +37,7 @@ _NODES = frozenset({"node", "nodejs", "bun", "deno", "tsx", "ts-node"})
 _SCRIPTS = frozenset({".js", ".mjs", ".cjs", ".ts", ".mts", ".cts"})
 
 
-@attrs.frozen
+@frozen
 class Closure:
     """``chain``: every path that exec touches, the command first (what a digest and a staleness
     check cover). ``paths``: what to expose for it, directories, files and links. ``warnings``: for

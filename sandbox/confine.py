@@ -17,8 +17,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import attrs
-
+from frozen import frozen
 from sandbox import filter as calls
 from sandbox import landlock, remedies, wire
 from sandbox.landlock import OPTIONAL
@@ -57,7 +56,7 @@ _ASK = (
 _ASK_S = 20
 
 
-@attrs.frozen
+@frozen
 class Kernel:
     """What decides, besides the spec: the machine, and the Landlock ABI."""
 

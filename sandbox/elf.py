@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 from typing import BinaryIO
 
-import attrs
+from frozen import frozen
 
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 15, 29
@@ -15,7 +15,7 @@ _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_RPATH, _DT_RUNPATH = 1, 5, 10, 15, 29
 _HEADERS_MAX, _TABLE_MAX = 512, 1 << 20
 
 
-@attrs.frozen
+@frozen
 class Needs:
     """``loader``: the path of its dynamic loader. ``places``: the directories of its RPATH and
     RUNPATH, absolute. ``libraries``: the names it asks for."""
@@ -25,7 +25,7 @@ class Needs:
     libraries: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class _Form:
     """How this file's numbers are packed."""
 

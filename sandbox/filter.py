@@ -19,8 +19,7 @@ from errno import (
     ESOCKTNOSUPPORT,
 )
 
-import attrs
-
+from frozen import frozen
 from sandbox import bpf
 from sandbox.bpf import ALLOW, KILL, Block, any_bit, equal, fails, high, low, masked, one_of
 from sandbox.syscalls import LAST, Architecture
@@ -122,7 +121,7 @@ _SOCKET_TYPE = 0xF
 _INIT = 1
 
 
-@attrs.frozen
+@frozen
 class Policy:
     """What of the filter depends on the handler."""
 

@@ -14,6 +14,7 @@ from typing import Literal
 
 import attrs
 
+from frozen import frozen
 from sandbox import cgroups, confine, linux, plan, remedies, trial, wire
 from sandbox.cgroups import Cgroup
 from sandbox.spec import LAYERS, Spec
@@ -27,7 +28,7 @@ _USER = linux.CLONE_NEWUSER
 _MOUNTS = _USER | linux.CLONE_NEWNS | linux.CLONE_NEWPID
 
 
-@attrs.frozen
+@frozen
 class Layer:
     """One layer's state here, with how it was tried; cause and remedy are empty when in force."""
 

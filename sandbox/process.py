@@ -18,6 +18,7 @@ from pathlib import Path
 import attrs
 import trio
 
+from frozen import frozen
 from sandbox import scarce, wire
 from sandbox.spec import LauncherLost, SandboxUnavailable
 
@@ -43,7 +44,7 @@ class Refused(Exception):  # noqa: N818 - what it is
         self.errno = number
 
 
-@attrs.frozen
+@frozen
 class Forked:
     """A child: its pid as this process numbers it, its pidfd, our end of its socket."""
 

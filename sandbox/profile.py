@@ -11,9 +11,9 @@ import struct
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 
-import attrs
 import trio
 
+from frozen import frozen
 from sandbox import census, cgroups, plan, remedies, scarce, wire
 from sandbox.cgroups import Cgroup
 from sandbox.process import Forked, Process, Refused, received, rights, unpacked_fds
@@ -60,7 +60,7 @@ def stamp_of(spec: Spec) -> Stamp:
     return tuple(found)
 
 
-@attrs.frozen
+@frozen
 class Home:
     """Where sandboxes are made: for which ids, below which cgroup."""
 

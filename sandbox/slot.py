@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-import attrs
 import trio
 
+from frozen import frozen
 from sandbox import remedies, scarce, tree, wire
 from sandbox.cgroups import Cgroup
 from sandbox.spec import (
@@ -37,7 +37,7 @@ _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_S
 _POPULATED_POLL_S = 0.002
 
 
-@attrs.frozen
+@frozen
 class Broken:
     """Init could not build a layer."""
 

@@ -12,6 +12,8 @@ from typing import Literal
 
 import attrs
 
+from frozen import frozen
+
 # The layers, in the order in which a sandbox is built. `accept_missing` names some of them.
 LAYERS = (
     "user_namespace",  # uid 0 is never mapped, capabilities end at the sandbox
@@ -120,7 +122,7 @@ def _secret_names(_: object, __: object, secrets: Mapping[str, bytes]) -> None:
             raise ValueError(f"secrets: {name!r} is not a plain file name")
 
 
-@attrs.frozen
+@frozen
 class Command:
     """What to start. ``env`` is the whole environment; ``secrets`` become /run/credentials/NAME."""
 
@@ -132,7 +134,7 @@ class Command:
     )
 
 
-@attrs.frozen
+@frozen
 class Identity:
     """Names one init for ever: what the journal records and survivors are found by."""
 
@@ -144,7 +146,7 @@ class Identity:
     """The absolute path of the sandbox's own cgroup."""
 
 
-@attrs.frozen
+@frozen
 class Started:
     """exec happened."""
 
@@ -153,7 +155,7 @@ class Started:
     gate_ns: int
 
 
-@attrs.frozen
+@frozen
 class NotStarted:
     """Nothing of the command ran, so that it is safe to try again."""
 
@@ -163,7 +165,7 @@ class NotStarted:
     detail: str
 
 
-@attrs.frozen
+@frozen
 class Ended:
     """The whole tree is dead."""
 
@@ -186,7 +188,7 @@ class Ended:
     """How many tasks were started, threads included; None without a pid namespace."""
 
 
-@attrs.frozen
+@frozen
 class Lost:
     """The tree is dead, and nobody saw how its leader ended."""
 
@@ -194,7 +196,7 @@ class Lost:
     proof: Proof
 
 
-@attrs.frozen
+@frozen
 class Unkillable:
     """SIGKILL was sent and something still lives: in an uninterruptible sleep, or frozen."""
 
@@ -202,7 +204,7 @@ class Unkillable:
     detail: str
 
 
-@attrs.frozen
+@frozen
 class Missing:
     """A layer that sandboxes lack here. ``refuses``: none is made for want of it."""
 

@@ -9,8 +9,10 @@ from collections.abc import Mapping
 
 import attrs
 
+from frozen import frozen
 
-@attrs.frozen
+
+@frozen
 class Architecture:
     """What seccomp needs to know of a machine."""
 

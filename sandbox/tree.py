@@ -13,9 +13,9 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
 import trio
 
+from frozen import frozen
 from sandbox import census, scarce
 from sandbox.cgroups import Cgroup, put
 from sandbox.spec import Identity
@@ -105,7 +105,7 @@ def _kill_below(identity: Identity) -> bool:
         return _kill(iter(held[1:]))
 
 
-@attrs.frozen
+@frozen
 class _Held:
     """A process by its pidfd. While it lives, its pid is nobody else's."""
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 import attrs
 import orjson
 
+from frozen import frozen
 from supervisor.core.errors import Refusal
 from supervisor.core.record import Result
 from supervisor.core.step import AnswerApplied, GiveLeave, RefuseAnnouncement, SayRecorded
@@ -26,13 +27,13 @@ HEAD_BYTES = 1_024
 _PROGRESS = re.compile(rb'\s*\{\s*"type"\s*:\s*"progress"')
 
 
-@attrs.frozen
+@frozen
 class Announce:
     name: str
     request: Any
 
 
-@attrs.frozen
+@frozen
 class Confirm:
     ordinal: int
     applied: bool
@@ -40,7 +41,7 @@ class Confirm:
     reason: str
 
 
-@attrs.frozen
+@frozen
 class Progress:
     """`fraction` in thousandths, so that no float leaves the protocol."""
 
@@ -48,12 +49,12 @@ class Progress:
     message: str
 
 
-@attrs.frozen
+@frozen
 class ResultGiven:
     result: Result
 
 
-@attrs.frozen
+@frozen
 class Fault:
     """What the handler said that is not in the protocol."""
 

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, MutableMapping
 from typing import Self
 
-import attrs
 import trio
 
+from frozen import frozen
 
-@attrs.frozen
+
+@frozen
 class Notifier:
     """Where to report to, if anywhere. Nothing blocks or raises; reports say if they were sent."""
 

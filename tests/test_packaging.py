@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 
-@pytest.mark.parametrize("name", ["supervisor", "sandbox", "config"])
+@pytest.mark.parametrize("name", ["supervisor", "sandbox", "config", "frozen"])
 def test_no_other_distribution_owns_a_top_level_name_of_ours(name: str) -> None:
     owners = importlib.metadata.packages_distributions().get(name, [])
     assert set(owners) <= {"effectd-daemon"}
@@ -39,11 +39,12 @@ def sources(*folders: str) -> set[str]:
 
 def test_the_daemons_wheel_holds_its_packages_and_no_others(tmp_path: Path) -> None:
     names = wheel_of(ROOT, tmp_path)
-    assert sources("supervisor", "sandbox", "config") <= names
+    assert sources("supervisor", "sandbox", "config", "frozen") <= names
     assert {name.split("/")[0] for name in names if "dist-info" not in name} == {
         "supervisor",
         "sandbox",
         "config",
+        "frozen",
     }
 
 

@@ -12,10 +12,9 @@ import stat
 from pathlib import Path
 from typing import Final
 
-import attrs
-
 from config.load.files import OPEN_FLAGS, explained
 from config.problems import WrongValueError
+from frozen import frozen
 
 # The kernel's own bounds: 40 links in one look-up, 5 programs in one exec, 256 bytes of #!.
 MAX_LINKS: Final = 40
@@ -25,7 +24,7 @@ FIXED_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _MAGIC: Final = (b"\x7fELF", b"#!")
 
 
-@attrs.frozen
+@frozen
 class Chain:
     """`own` is the command's file behind all links; `touched` every link and file that
     exec opens, in order, interpreters included. `doubt` is why exec may still fail."""

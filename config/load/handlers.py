@@ -18,12 +18,13 @@ from config.load.onefile import Handler, read_handler
 from config.manifest import HANDLER_NAME
 from config.problems import ConfigError, Fault, Problem, WrongValueError
 from config.schema import Config
+from frozen import frozen
 
 SUFFIX: Final = ".toml"
 Listing = Mapping[str, Stamp | None]
 
 
-@attrs.frozen
+@frozen
 class Handlers:
     """A mapping of handlers by name. `broken` are those whose manifest cannot be used, and why;
     nobody can run them, and they take no other down."""

@@ -21,12 +21,13 @@ from config.manifest import AccessDecl, Manifest, ReconcileDecl, completed
 from config.problems import Fault, Problem, WrongValueError
 from config.rules import manifest_doubts, manifest_faults
 from config.schema import Config
+from frozen import frozen
 
 # Values that let the rest of a manifest be checked when these keys are missing or wrong.
 STAND_INS: Final[Mapping[str, object]] = {"manifest": 1, "command": ["/"], "timeout_ms": 1}
 
 
-@attrs.frozen
+@frozen
 class Handler:
     """A loaded handler.
 

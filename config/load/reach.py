@@ -8,10 +8,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-import attrs
-
 from config.problems import WrongValueError
 from config.schema import Config
+from frozen import frozen
 
 SEARCH: Final = 0o1
 READ: Final = 0o4
@@ -19,7 +18,7 @@ READ: Final = 0o4
 _LIST: Final = "system.posix_acl_access"
 
 
-@attrs.frozen
+@frozen
 class User:
     """Whom handlers run as: `gids` are the groups that they keep."""
 

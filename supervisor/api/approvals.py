@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
-
+from frozen import frozen
 from supervisor.api.command import Command, Page, page_of
 from supervisor.api.fields import Fields, Query
 from supervisor.api.wire import time_text
@@ -14,12 +13,12 @@ from supervisor.core.program_state import Approval
 from supervisor.core.state import Operation
 
 
-@attrs.frozen
+@frozen
 class ListApprovals(Command):
     page: Page
 
 
-@attrs.frozen
+@frozen
 class AnswerApproval(Command):
     operation_id: str
     node: str

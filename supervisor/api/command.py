@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import attrs
-
+from frozen import frozen
 from supervisor.api.fields import Fields, Invalid, Query
 
 WAIT_MAX_MS = 60_000
@@ -13,12 +12,12 @@ WAIT_MAX_MS = 60_000
 _CURSOR_MOST = 30
 
 
-@attrs.frozen
+@frozen
 class Command:
     """What is asked. `wait_ms` holds the answer until it is final or the time is up."""
 
 
-@attrs.frozen
+@frozen
 class Page:
     limit: int
     cursor: int | None

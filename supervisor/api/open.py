@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
-
+from frozen import frozen
 from supervisor.api.command import Command, wait_of
 from supervisor.api.fields import Fields, Invalid, Query
 from supervisor.core.checkpoint import canonical_digest
@@ -19,7 +18,7 @@ REASONS = (
 )
 
 
-@attrs.frozen
+@frozen
 class AskCall(Command):
     operation_id: str
     request_id: str
@@ -31,12 +30,12 @@ class AskCall(Command):
     wait_ms: int
 
 
-@attrs.frozen
+@frozen
 class GetNote(Command):
     operation_id: str
 
 
-@attrs.frozen
+@frozen
 class Continue(Command):
     operation_id: str
     trigger: Trigger
@@ -44,7 +43,7 @@ class Continue(Command):
     request_id: str
 
 
-@attrs.frozen
+@frozen
 class EndContinuation(Command):
     operation_id: str
     n: int

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from frozen import frozen
 from supervisor.api import approvals, sessions
 from supervisor.api import open as open_
 from supervisor.api.command import Command, Page, Reader, page_of, query_wait, wait_of
 from supervisor.api.fields import CLIENT_ID, Fields, Invalid, Query, parse_json
 from supervisor.api.sessions import dispatch_digest
 from supervisor.core.errors import Refusal
-from supervisor.core.frozen import frozen
 from supervisor.core.record import Result
 
 RESUME_SCHEMA = "effectd-operation-resume-request-v1"

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import attrs
 
+from frozen import frozen
 from supervisor.api.command import Command, Page, page_of, wait_of
 from supervisor.api.fields import Fields, Invalid, Query
 from supervisor.core.checkpoint import canonical_digest
@@ -19,24 +20,24 @@ FAULTS_MAX = 100
 INPUTS_MAX = 64
 
 
-@attrs.frozen
+@frozen
 class CreateSession(Command):
     request_id: str | None
     labels: Mapping[str, str]
 
 
-@attrs.frozen
+@frozen
 class ListSessions(Command):
     page: Page
 
 
-@attrs.frozen
+@frozen
 class GetSession(Command):
     session_id: str
     page: Page
 
 
-@attrs.frozen
+@frozen
 class CallWork:
     """One call as the whole operation."""
 
@@ -45,12 +46,12 @@ class CallWork:
     timeout_ms: int | None
 
 
-@attrs.frozen
+@frozen
 class OpenWork:
     """No work yet: the client asks for calls as it goes."""
 
 
-@attrs.frozen
+@frozen
 class ProgramWork:
     """A program that is valid, its input, and its raw inputs: those are never written down."""
 
@@ -60,7 +61,7 @@ class ProgramWork:
     inputs: Mapping[str, Any] = attrs.field(factory=dict[str, Any], repr=False)
 
 
-@attrs.frozen
+@frozen
 class SendMessage(Command):
     session_id: str
     message_id: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 
-import attrs
+from frozen import frozen
 
 
 class Verb(enum.Enum):
@@ -16,7 +16,7 @@ class Verb(enum.Enum):
     ADMIN = "administer"
 
 
-@attrs.frozen
+@frozen
 class Rule:
     """`role` is needed; `owned` says that it counts only for one's own, and `others` which
     role does for somebody else's."""

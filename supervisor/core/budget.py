@@ -7,13 +7,12 @@ the daemon was down costs nothing. All values are milliseconds.
 
 from __future__ import annotations
 
-import attrs
-
+from frozen import frozen
 from supervisor.core.changed import changed
 from supervisor.core.errors import Refusal
 
 
-@attrs.frozen
+@frozen
 class Budget:
     max_run_ms: int
     confirmed_ms: int = 0

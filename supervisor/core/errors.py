@@ -12,6 +12,8 @@ from typing import Any
 
 import attrs
 
+from frozen import frozen
+
 
 class SupervisorError(Exception):
     """Base of every error that this daemon raises on purpose."""
@@ -21,7 +23,7 @@ class IllegalTransition(SupervisorError):  # noqa: N818  # says what happened, a
     """A record met a state that it cannot follow: a bug, or an altered journal."""
 
 
-@attrs.frozen
+@frozen
 class Code:
     name: str
     http_status: int
@@ -397,7 +399,7 @@ _ROWS = (
 CODES: Mapping[str, Code] = {row.name: row for row in _ROWS}
 
 
-@attrs.frozen
+@frozen
 class Refusal:
     """A decision that says no.
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import enum
 from typing import assert_never
 
-import attrs
-
+from frozen import frozen
 from supervisor.core.contract import (
     Contract,
     Evidence,
@@ -136,7 +135,7 @@ _RELAUNCH = {
 }
 
 
-@attrs.frozen
+@frozen
 class Plan:
     """How a resume would let this call go on; `relaunch` is None for a restore.
 

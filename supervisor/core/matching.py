@@ -9,8 +9,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator
 
-import attrs
-
+from frozen import frozen
 from supervisor.core.standing import (
     effects_applied,
     effects_unknown,
@@ -29,7 +28,7 @@ class Class(enum.Enum):
     FAILED = "failed"
 
 
-@attrs.frozen
+@frozen
 class Match:
     """The newest call of the lineage that is repeated, and where that lineage stands."""
 

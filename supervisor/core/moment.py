@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import attrs
+from frozen import frozen
 
 
-@attrs.frozen
+@frozen
 class Moment:
     """Wall time and the boot's monotonic time, both in integer nanoseconds."""
 

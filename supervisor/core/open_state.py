@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import attrs
-
+from frozen import frozen
 from supervisor.core.ids import CallId
 from supervisor.core.record import Answer, By, Ending, Trigger
 
 
-@attrs.frozen
+@frozen
 class Continuation:
     """One stretch of an open operation between interruptions."""
 
@@ -23,7 +22,7 @@ class Continuation:
     ended_boot: str = ""
 
 
-@attrs.frozen
+@frozen
 class Asked:
     """A request for a call of an open operation, and the call that answered it."""
 

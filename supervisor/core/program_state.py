@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 from immutables import Map
 
+from frozen import frozen
 from supervisor.core.ids import CallId
 from supervisor.core.record import By, Ended, Terms
 
@@ -14,7 +15,7 @@ from supervisor.core.record import By, Ended, Terms
 VERSION = 1
 
 
-@attrs.frozen
+@frozen
 class Approval:
     """A person's decision that a program waits for, or had. Times are wall time in ns."""
 
@@ -35,7 +36,7 @@ class Approval:
         return self.choice is None and not self.expired
 
 
-@attrs.frozen
+@frozen
 class ProgramEnd:
     node: str
     ended: Ended
@@ -44,7 +45,7 @@ class ProgramEnd:
     detail: str
 
 
-@attrs.frozen
+@frozen
 class ProgramState:
     """A program and what came of its nodes, by their paths."""
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import attrs
-
+from frozen import frozen
 from supervisor.core.continuing import continue_instead, may_continue
 from supervisor.core.contract import Contract, Evidence, Verdict
 from supervisor.core.errors import Refusal
@@ -39,7 +38,7 @@ from supervisor.core.standing import (
 from supervisor.core.state import Call, Effect, Operation, Said
 
 
-@attrs.frozen
+@frozen
 class Action:
     """One allowed action; `needs` is the grant that it takes beside ownership."""
 
@@ -51,7 +50,7 @@ class Action:
     node: str | None = None
 
 
-@attrs.frozen
+@frozen
 class Projection:
     state: OperationState
     verdicts: Mapping[EffectId, Verdict]

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import attrs
 
+from frozen import frozen
 from supervisor.core.ids import OperationId, SessionId
 from supervisor.core.record import By
 
 
-@attrs.frozen
+@frozen
 class Tombstone:
     """What is kept of an evicted operation, so that its message never runs again."""
 
@@ -26,7 +27,7 @@ class Tombstone:
         return (self.session_id, self.request_id)
 
 
-@attrs.frozen
+@frozen
 class Session:
     """A client's container for its operations."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 from immutables import Map
 
+from frozen import frozen
 from supervisor.core.budget import Budget
 from supervisor.core.catalogue import Catalogue
 from supervisor.core.changed import changed
@@ -56,7 +57,7 @@ class Phase(enum.Enum):
 LIVE = frozenset({Phase.RESERVED, Phase.STARTED})
 
 
-@attrs.frozen
+@frozen
 class Attempt:
     number: int
     reservation_ms: int
@@ -97,7 +98,7 @@ class Said(enum.Enum):
 UNSETTLED = frozenset({Said.ANNOUNCED, Said.UNKNOWN})
 
 
-@attrs.frozen
+@frozen
 class Try:
     call_id: CallId
     attempt: int
@@ -110,7 +111,7 @@ class Try:
         return AttemptKey(self.call_id, self.attempt)
 
 
-@attrs.frozen
+@frozen
 class Reconciling:
     """A reconciler that is running: bound to the revision it was started on.
 
@@ -124,7 +125,7 @@ class Reconciling:
     survivor: bool = False
 
 
-@attrs.frozen
+@frozen
 class Effect:
     """One change in the outside world, over all the tries of its lineage."""
 
@@ -182,7 +183,7 @@ class Effect:
         return changed(self, result=result or Result(unavailable="missing"))
 
 
-@attrs.frozen
+@frozen
 class Call:
     call_id: CallId
     root: CallId
@@ -232,7 +233,7 @@ _NOTHING: Map[Any, Any] = Map()
 _NO_TALLY = Tally()
 
 
-@attrs.frozen
+@frozen
 class Operation:
     operation_id: OperationId
     serial: int

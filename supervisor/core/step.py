@@ -11,8 +11,8 @@ from typing import Any
 
 import attrs
 
+from frozen import frozen
 from supervisor.core.errors import Refusal
-from supervisor.core.frozen import frozen
 from supervisor.core.ids import CallId, EffectId, OperationId, SessionId
 from supervisor.core.moment import Moment
 from supervisor.core.record import (

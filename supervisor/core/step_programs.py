@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
+from frozen import frozen
 from supervisor.core.ids import OperationId
 from supervisor.core.record import By, Terms
 from supervisor.core.step import Input, Message
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ProgramSubmitted(Message):
     """A program that was found valid; `terms` of every handler that it can reach, and the names
     of its raw `inputs`."""
@@ -23,7 +22,7 @@ class ProgramSubmitted(Message):
     inputs: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class ApprovalAsked(Input):
     """Somebody who is entitled to answers."""
 
@@ -34,6 +33,6 @@ class ApprovalAsked(Input):
     by: By
 
 
-@attrs.frozen
+@frozen
 class ApprovalsTimePassed(Input):
     """Was anything not answered in time? Asked again until nothing is left to do."""

@@ -6,15 +6,15 @@ again.
 
 from __future__ import annotations
 
-import attrs
 from immutables import Map
 
+from frozen import frozen
 from supervisor.core.ids import CallId
 
 _NONE = Map[CallId, None]()
 
 
-@attrs.frozen
+@frozen
 class Tally:
     # Calls with a live attempt or a place in the queue.
     moving: Map[CallId, None] = _NONE

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 import attrs
 from immutables import Map
 
+from frozen import frozen
 from supervisor.core.changed import changed
 from supervisor.core.ids import OperationId, SessionId
 from supervisor.core.session_state import Tombstone
@@ -34,7 +35,7 @@ def _index(column: tuple[str, ...]) -> dict[str, int]:
     return dict(zip(column, range(len(column)), strict=True))
 
 
-@attrs.frozen
+@frozen
 class Block:
     """`BLOCK` tombstones in the order in which they came, a column for each thing that finds
     them and one for the rest. Nothing here is changed after it was made."""

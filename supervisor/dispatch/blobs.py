@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import attrs
 import orjson
 import trio
 
+from frozen import frozen
 from sandbox import scarce
 from supervisor.core.record import Blob, Result
 from supervisor.journal import blobs
@@ -27,7 +27,7 @@ LARGE_BYTES = 16_384
 _BATCH = 64
 
 
-@attrs.frozen
+@frozen
 class Value:
     """What was in a blob."""
 

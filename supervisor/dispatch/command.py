@@ -13,6 +13,7 @@ import orjson
 from config.hidden import hidden_places
 from config.load import Handler, read_secret
 from config.schema import Config
+from frozen import frozen
 from sandbox import spec as box
 from supervisor.core.contract import Contract
 from supervisor.core.ids import AttemptKey, OperationId
@@ -95,7 +96,7 @@ def _hidden(config: Config, handler: Handler) -> tuple[str, ...]:
     return tuple(sorted(names - {str(config.handlers_dir), manifests} if beside else names))
 
 
-@attrs.frozen
+@frozen
 class Secrets:
     """A handler's secrets as they are now: never written down, known only to be hidden."""
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import signal
 
-import attrs
-
 from config.manifest import SandboxDecl
+from frozen import frozen
 from sandbox.cgroups import Used
 from sandbox.spec import Ended, Lost
 from supervisor.core.record import Outcome, Usage
@@ -15,7 +14,7 @@ _SHELL_SAYS = 128
 _MS_PER_S = 1_000
 
 
-@attrs.frozen
+@frozen
 class Ending:
     """`code` and `detail` are empty for an end that explains itself; `limit` as in `Usage`."""
 

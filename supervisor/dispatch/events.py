@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-import attrs
 import trio
 
+from frozen import frozen
 from supervisor.core.ids import OperationId
 from supervisor.core.record import OperationRecord, Record, SessionCreated
 from supervisor.core.state import State
@@ -15,7 +15,7 @@ from supervisor.core.state import State
 KEPT_FRAMES = 20_000
 
 
-@attrs.frozen
+@frozen
 class Event:
     """One durable frame. `owner` is the uid whose operation or session it is about; None is
     everybody's.

@@ -19,6 +19,7 @@ import attrs
 import rfc8785
 
 from config.load import Handler
+from frozen import frozen
 from supervisor.core.errors import Refusal
 from supervisor.core.ids import OperationId
 from supervisor.core.record import OperationRecord, Record
@@ -90,7 +91,7 @@ class RawInputs:
                 del self._held[one]
 
 
-@attrs.frozen
+@frozen
 class Given:
     """A call's input, whole; `raw` are the places of raw inputs in it, and `hidden` the texts that
     are not to be written down."""

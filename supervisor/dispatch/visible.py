@@ -24,6 +24,7 @@ from config.load.reach import (
 )
 from config.problems import ConfigError, Problem, WrongValueError
 from config.schema import Config
+from frozen import frozen
 from sandbox.closure import Closure, closure
 from sandbox.spec import DEFAULT_ENVIRONMENT, LAYERS, RECORDED
 from supervisor.dispatch.distant import distant
@@ -35,7 +36,7 @@ _SCRIPT = b"#!"
 Stamps = tuple[tuple[int, int, int] | None, ...]
 
 
-@attrs.frozen
+@frozen
 class Visible:
     """Of all programs of a handler together: `paths` to expose, the `chains` that their starts
     touch, what to warn of, and all that was `looked` at."""

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 import attrs
 
+from frozen import frozen
 
-@attrs.frozen
+
+@frozen
 class Recovered:
     """What opening found. `verdict` is `clean` or `torn-tail`, whose bytes are `discarded`.
 
@@ -28,14 +30,14 @@ class Recovered:
     refused: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
-@attrs.frozen
+@frozen
 class Pin:
     """A position that a batch ends at."""
 
     position: int
 
 
-@attrs.frozen
+@frozen
 class JournalStats:
     """Counts since `start`, and how the disk is doing now.
 

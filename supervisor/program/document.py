@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import attrs
+from frozen import frozen
 
 SCHEMA = "effectd-program-v1"
 REJECT = "reject"
 
 
-@attrs.frozen
+@frozen
 class Bind:
     """A value made of earlier ones."""
 
@@ -19,7 +19,7 @@ class Bind:
     expression: str
 
 
-@attrs.frozen
+@frozen
 class CallTool:
     """One call. `input` is a template; `timeout_ms` is at most the manifest's."""
 
@@ -29,7 +29,7 @@ class CallTool:
     timeout_ms: int | None = None
 
 
-@attrs.frozen
+@frozen
 class Approve:
     """A human decision, by one of `by`, within `expires_ms`; the choice `reject` stops."""
 
@@ -40,7 +40,7 @@ class Approve:
     choices: tuple[str, ...]
 
 
-@attrs.frozen
+@frozen
 class Parallel:
     """Branches that run beside one another."""
 
@@ -49,7 +49,7 @@ class Parallel:
     branches: Mapping[str, tuple[Bind | CallTool, ...]]
 
 
-@attrs.frozen
+@frozen
 class End:
     """`give` hands out the template's value; `stop` ends with a reason."""
 
@@ -61,7 +61,7 @@ class End:
 Node = Bind | CallTool | Approve | Parallel | End
 
 
-@attrs.frozen
+@frozen
 class Place:
     """A call, with its node's path and its pointer in the document."""
 
@@ -70,7 +70,7 @@ class Place:
     node: CallTool
 
 
-@attrs.frozen
+@frozen
 class Program:
     nodes: tuple[Node, ...]
 

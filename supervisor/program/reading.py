@@ -7,8 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-import attrs
-
+from frozen import frozen
 from supervisor.program import expression, template
 from supervisor.program.document import (
     SCHEMA,
@@ -36,7 +35,7 @@ _WORDS = ("bind", "call_tool", "parallel", "approve", "give", "stop")
 _INSIDE = ("bind", "call_tool")
 
 
-@attrs.frozen
+@frozen
 class Fault:
     pointer: str
     detail: str

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
-import attrs
+from frozen import frozen
 
 # Longer than any chain that a healthy host has.
 _PARENTS_MAX = 256
@@ -24,7 +24,7 @@ _READS_MAX = 16
 _SLOT = re.compile(r"((?:/[^/]+)*/runs/slot-\d+-\d+)(?:/.*)?")
 
 
-@attrs.frozen
+@frozen
 class Init:
     """An init as it was recorded: its pid counts only together with its start time."""
 

@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import attrs
 
+from frozen import frozen
 from supervisor.server.peer import Peer
 
 
-@attrs.frozen
+@frozen
 class ServerLimits:
     """What one client, and all of them together, may take. Times in milliseconds."""
 
@@ -30,7 +31,7 @@ class ServerLimits:
     write_timeout_ms: int = 10_000
 
 
-@attrs.frozen
+@frozen
 class Request:
     """One whole request.
 
@@ -48,7 +49,7 @@ class Request:
     peer: Peer
 
 
-@attrs.frozen
+@frozen
 class Response:
     """An answer. An iterator's chunks are sent as they come, each at once.
 

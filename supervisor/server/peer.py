@@ -21,6 +21,8 @@ from pathlib import Path
 import attrs
 import trio
 
+from frozen import frozen
+
 # Not in Python's socket module; from the kernel's asm-generic/socket.h.
 _SO_PEERGROUPS = 59
 _SO_PEERPIDFD = 77
@@ -33,7 +35,7 @@ _GIDS_BYTES = 1_024
 _LOOKUPS = trio.CapacityLimiter(4)
 
 
-@attrs.frozen
+@frozen
 class Peer:
     """The process that connected, as it was then.
 

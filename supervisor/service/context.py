@@ -13,6 +13,7 @@ import trio
 from config.access import Denial, may_run, missing_role, missing_run
 from config.load import Handler, Handlers, fresh
 from config.schema import Role
+from frozen import frozen
 from sandbox import scarce
 from sandbox.spec import SandboxUnavailable
 from supervisor.api.command import Command
@@ -71,7 +72,7 @@ class Lacking(Exception):  # noqa: N818  # says what is missing, is caught where
         return Refusal("AccessDenied", denial.detail, fix=denial.fix, needs=denial.needs)
 
 
-@attrs.frozen
+@frozen
 class Caller:
     """Who asks, with the groups of the process and of the user together.
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import attrs
-
+from frozen import frozen
 from supervisor.core.ids import OperationId
 
 
-@attrs.frozen
+@frozen
 class Record:
     """`at` is wall time; where a record has `mono` it is the same moment on the boot's clock."""
 
     at: int
 
 
-@attrs.frozen
+@frozen
 class OperationRecord(Record):
     operation_id: OperationId

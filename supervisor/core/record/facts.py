@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from supervisor.core.frozen import frozen
+from frozen import frozen
 from supervisor.core.ids import CallId, EffectId, SessionId
 from supervisor.core.record.base import OperationRecord, Record
 from supervisor.core.record.values import (

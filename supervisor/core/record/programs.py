@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.core.frozen import frozen
+from frozen import frozen
 from supervisor.core.record.base import OperationRecord
 from supervisor.core.record.values import By, Ended, Terms
 

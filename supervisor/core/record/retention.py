@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.core.frozen import frozen
+from frozen import frozen
 from supervisor.core.ids import OperationId, SessionId
 from supervisor.core.record.base import OperationRecord, Record
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-import attrs
-
+from frozen import frozen
 from supervisor.core.contract import Contract
 
 
@@ -85,7 +84,7 @@ class Settler(enum.Enum):
     SUPERVISOR = "supervisor"
 
 
-@attrs.frozen
+@frozen
 class By:
     """Who asked: the peer's uid and pid as the kernel gave them."""
 
@@ -93,7 +92,7 @@ class By:
     pid: int
 
 
-@attrs.frozen
+@frozen
 class Identity:
     """A sandbox's init as a later boot can recognise it, and never mistake another for it."""
 
@@ -103,7 +102,7 @@ class Identity:
     cgroup: str | None = None
 
 
-@attrs.frozen
+@frozen
 class Blob:
     """A value in a file of its own: `digest` (SHA-256, hex) of its JSON, and how many bytes that
     has."""
@@ -112,7 +111,7 @@ class Blob:
     bytes: int
 
 
-@attrs.frozen
+@frozen
 class Result:
     """A value, here or in a blob, or why there is none: too_large, not_json, no_space, expired,
     damaged, missing."""
@@ -126,7 +125,7 @@ class Result:
         return self.unavailable is None
 
 
-@attrs.frozen
+@frozen
 class Reconciler:
     """How to ask the provider, as it was declared when the effect was announced."""
 
@@ -135,7 +134,7 @@ class Reconciler:
     settle_ms: int
 
 
-@attrs.frozen
+@frozen
 class DeclaredEffect:
     name: str
     contract: Contract
@@ -147,7 +146,7 @@ class DeclaredEffect:
     how_to_check: str = ""
 
 
-@attrs.frozen
+@frozen
 class Terms:
     """What a handler's manifest said when its call was accepted. Durations in ms."""
 
@@ -175,13 +174,13 @@ class Terms:
         return None
 
 
-@attrs.frozen
+@frozen
 class Exit:
     code: int | None = None
     signal: int | None = None
 
 
-@attrs.frozen
+@frozen
 class Usage:
     """What an attempt used, as far as it was counted where it ran."""
 
