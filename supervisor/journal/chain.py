@@ -13,7 +13,7 @@ import dataclasses
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from supervisor.journal.codec import (
     FILLER,
@@ -28,6 +28,7 @@ from supervisor.journal.codec import (
     aligned,
     is_filler,
     later_lines,
+    line_of,
     own_kind,
     parse,
     parse_header,
@@ -36,8 +37,12 @@ from supervisor.journal.codec import (
     run_of,
 )
 from supervisor.journal.errors import Damage, JournalCorrupt, JournalTooNew
+from supervisor.journal.front import Fronts, Known
 from supervisor.journal.naming import SegmentName
 from supervisor.journal.rule import CLEAN, Tail, judge
+
+if TYPE_CHECKING:
+    from supervisor.journal.front import Hash
 
 UNKNOWN = "unknown"
 
@@ -67,34 +72,23 @@ class Tip:
 
 
 class Walked(NamedTuple):
-    """A whole journal: `end` is where the last segment's last line ends."""
+    """A whole journal: `end` is where the last segment's last line ends. `front` has taken in that
+    segment up to there, where all of it is as it was written and somebody goes on from there."""
 
     segments: list[SegmentName]
     header: Header | None
     end: int
     tail: Tail
     tip: Tip
+    front: Hash | None = None
 
 
 Emit = Callable[[str, int, Line], None]
 
 
-class Known(NamedTuple):
-    """A line that was durable, as a snapshot `source` says: the one of segment `name`, with
-    this `number`, that ends at `end`. `seal` is the digest that the snapshot's file ends with."""
-
-    source: str
-    number: int
-    name: str
-    end: int
-    position: int
-    digest: str
-    journal: str
-    seal: str
-
-
 class Wanted(NamedTuple):
-    """Decisions that somebody looks at: those at `positions`, and all from position `behind` on."""
+    """Decisions that somebody looks at: those at `positions`, and all from position `behind` on,
+    if given: then what a known line's front proves to be as it was written is not proven again."""
 
     positions: Iterable[int]
     behind: int = sys.maxsize
@@ -133,6 +127,7 @@ class Walker:
         if wanted is not None:
             self._stops = sorted({*wanted.positions, *(k.position for k in known)})
         self._until = sys.maxsize if wanted is None else wanted.behind
+        self._fronts = Fronts(known) if self._until < sys.maxsize else None
         self.tip = Tip() if tip is None else tip
         self._before = before
         self._again = again
@@ -175,7 +170,10 @@ class Walker:
             header, end = self._enter(index, buf)
         end, tail = self._newest(len(self._segments) - 1, buf, end, header)
         self._all_met(end)
-        return Walked(self._segments, header, end, tail, self.tip)
+        front = None
+        if self._fronts is not None and not self.tip.blemishes:
+            front = self._fronts.up_to(self._segments[-1].name, buf, end)
+        return Walked(self._segments, header, end, tail, self.tip, front)
 
     def _enter(self, index: int, buf: bytes) -> tuple[Header, int]:
         """Check the header against the name and the line before; its line starts the segment."""
@@ -195,7 +193,23 @@ class Walker:
         if (header.number, line.position + 1) != (segment.number, segment.first):
             raise self._corrupt(segment.name, 0, None, "its name is another segment's", buf)
         self._accept(segment.name, 0, line)
-        return header, line.end
+        return header, self._leapt(segment.name, buf, line.end)
+
+    def _leapt(self, name: str, buf: bytes, start: int) -> int:
+        """Accept what somebody waits for up to a known line, where all up to it is as it was
+        written; where to go on. Otherwise that is `start`: the lines tell what is damaged."""
+        known = None if self._fronts is None else self._fronts.proven(name, buf)
+        if known is None:
+            return start
+        self.tip.journal = known.journal
+        stops = self._stops or ()
+        first, last = (bisect_right(stops, at) for at in (self.tip.position, known.position))
+        for position in stops[first:last]:
+            found = line_of(buf, position, known.end)
+            if found is not None:
+                self._accept(name, *found)
+                start = found[1].end
+        return start
 
     def _begin(self, previous: Previous) -> None:
         """What comes before was let go: the header says where it ended, and a known line

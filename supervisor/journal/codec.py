@@ -39,6 +39,8 @@ GENESIS = "0" * 64
 LENGTH_MAX = 0xFFFFFF
 # crc, length, two positions of at most 19 digits, previous, six spaces, TAB, dot, newline
 OVERHEAD = 8 + 6 + 19 + 19 + 32 + 6 + 3
+# The space before a position: behind checksum and length.
+_POSITION_AT = 8 + 1 + 6
 LINE_MIN = 8 + 6 + 1 + 1 + 32 + 5 + 2 + 2
 
 _NUMBER = rb"(0|[1-9][0-9]{0,18})"
@@ -164,6 +166,21 @@ def run_of(buf: bytes, limit: int, align: int, last: Run, most: int) -> Run:
         end, position = stop + 1, position + 1
     digest = digest if newest is None else newest.hexdigest()
     return Run(position - first, end - begin - padding, position, durable, end, digest)
+
+
+def line_of(buf: bytes, position: int, limit: int) -> tuple[int, Line] | None:
+    """The line of that position and where it begins, of what is proven up to `limit`."""
+    wanted = b" %d " % position
+    found = buf.find(wanted, _POSITION_AT, limit)
+    while found >= 0:
+        start = found - _POSITION_AT
+        # A payload may quote a line, and cannot carry the newline before it.
+        if buf[max(0, start - 1) : start] in (b"", FILLER):
+            line = parse(buf, start, limit)
+            if line is not None and line.position == position:
+                return start, line
+        found = buf.find(wanted, found + 1, limit)
+    return None
 
 
 def _first_missing(buf: bytes, stop: int) -> int:

@@ -123,7 +123,7 @@ class Committer:
     def _meet_pin(self) -> None:
         """Locked. Positions are given under the lock: what is durable is not being written."""
         if self._pin == self._writer.point.position == self.durable:
-            self._pin, self.pinned = -1, self._writer.point
+            self._pin, self.pinned = -1, self._writer.here
 
     def admits(self, size: int, keep: int) -> bool:
         """Whether `put` would take such a frame that is no outcome."""

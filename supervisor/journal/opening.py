@@ -92,7 +92,7 @@ def open_directory(
             spare = spares.pop(0) if spares else _spare(os_, directory, walked, segment_bytes)
             writer.rotate(spare, discarded=walked.tail.discarded)
         else:
-            writer.go_on(walked.header)
+            writer.go_on(walked.header, walked.front)
         _quarantine(os_, directory, replay.bad)
     except OSError as error:
         raise JournalIOError("opening the journal", error) from error

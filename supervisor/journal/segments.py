@@ -11,7 +11,8 @@ import contextlib
 import errno
 import os
 from collections.abc import Sequence
-from typing import NamedTuple
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
 
 from supervisor.journal.codec import (
     FILLER,
@@ -26,6 +27,9 @@ from supervisor.journal.codec import (
 )
 from supervisor.journal.file import Os
 from supervisor.journal.naming import segment_name
+
+if TYPE_CHECKING:
+    from supervisor.journal.front import Hash
 
 _CHUNK = 1 << 20
 
@@ -106,13 +110,17 @@ def _pristine(os_: Os, directory: int, name: str, smallest: int) -> Spare | None
 
 
 class Point(NamedTuple):
-    """Where the chain stands: the last position, its line's digest, and where that ends."""
+    """Where the chain stands: the last position, its line's digest, and where that ends.
+
+    `front` is the SHA-256 of all that the segment holds up to there, in hex, where it is known.
+    """
 
     number: int
     name: str
     end: int
     position: int
     digest: str
+    front: str = ""
 
 
 START = Point(0, "", 0, 0, GENESIS)
@@ -127,6 +135,7 @@ class Writer:
         self._align = align
         self._wanted_align = align
         self.point = point
+        self._front: Hash | None = None
         self._fd = -1
         self._next = 0
         self._size = 0
@@ -141,8 +150,17 @@ class Writer:
         """Where batches begin in the active segment; later ones are made as asked for."""
         return self._align
 
-    def go_on(self, header: Header) -> None:
-        """Open the segment that `point` names to append behind its end, aligned as it is."""
+    @property
+    def here(self) -> Point:
+        """`point` with its front. Of what was written, and not of what the disk gives back: damage
+        that came in between is to be found by it."""
+        front = "" if self._front is None else self._front.copy().hexdigest()
+        return self.point._replace(front=front)
+
+    def go_on(self, header: Header, front: Hash | None = None) -> None:
+        """Open the segment that `point` names to append behind its end, aligned as it is. `front`
+        has taken in all up to there, if that is proven to be what was written."""
+        self._front = front
         self._fd = self._os.open(self._directory, self.point.name)
         self._align = header.align
         self._next = aligned(self.point.end, self._align)
@@ -154,19 +172,25 @@ class Writer:
         Everything before was synced by the call before; that is what its lines attest,
         and why at most one batch can ever be torn.
         """
-        number, name, _, position, digest = self.point
+        number, name, _, position, digest, _ = self.point
         durable = position
         batch = bytearray()
+        self._take_in(FILLER * (self._next - self.point.end))
         for payload in payloads:
             position += 1
             line, digest = fitted(position, durable, digest, payload, self._next + len(batch))
             batch += line
+            self._take_in(line)  # one at a time: of more hashlib would let go of the interpreter
         assert len(batch) <= self.rest, "a batch never crosses a segment's end"
         write_whole(self._os, self._fd, bytes(batch), self._next)
         self._os.fdatasync(self._fd)
         self.point = Point(number, name, self._next + len(batch), position, digest)
         self._next = aligned(self.point.end, self._align)
         return len(batch)
+
+    def _take_in(self, content: bytes) -> None:
+        if self._front is not None:
+            self._front.update(content)
 
     def rotate(self, spare: Spare, *, discarded: int = 0) -> None:
         """Make `spare` the active segment: durable under its name before its first batch.
@@ -195,6 +219,7 @@ class Writer:
             raise
         self.close()
         self._fd = fd
+        self._front = sha256(line)
         self._align = self._wanted_align
         self.point = Point(header.number, name, len(line), before.position, digest)
         self._next = aligned(len(line), self._align)

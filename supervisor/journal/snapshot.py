@@ -1,14 +1,16 @@
 """Snapshots: the whole fold at one durable position, so that a start need not read the rest.
 
     snap-000000119002.json
-        {"digest":"...","end":81920,"format":1,"journal":"...","k":"snapshot",
+        {"digest":"...","end":81920,"format":1,"front":"...","journal":"...","k":"snapshot",
          "position":119002,"segment":"..."}                          (in one line)
         <the content: lines, whatever the caller folds>
         sha256 <64 hex digits over everything before this line>
 
 The first line names a place in the chain: the line that ends at byte `end` of `segment` has
-that position and digest; `journal` is the journal's identity (see anchor.py). Two snapshots
-are kept, and every segment back to the one that the older names. Standard library only.
+that position and digest; `front` is the SHA-256 of all that was written into the segment up to
+there, and left out where nobody can tell; `journal` is the journal's identity (see anchor.py).
+Two snapshots are kept, and every segment back to the one that the older names. Standard library
+only.
 """
 
 from __future__ import annotations
@@ -22,15 +24,16 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from supervisor.journal.archive import set_aside
-from supervisor.journal.chain import Known
 from supervisor.journal.codec import Made, TooNew, encode_own, made_payload
 from supervisor.journal.file import Os
+from supervisor.journal.front import Known
 from supervisor.journal.segments import Point, write_whole
 
 FORMAT = 1
 KEPT = 2
 _NAME = re.compile(r"snap-(\d{12})\.json")
 _SEGMENT = re.compile(r"(\d{8})-\d{12}\.jnl")
+_FRONT = re.compile(r"([0-9a-f]{64})?")
 _CHUNK = 1 << 20
 _SEAL = re.compile(rb"\nsha256 ([0-9a-f]{64})\n")
 _SEAL_BYTES = len("\nsha256 \n") + 64
@@ -112,8 +115,11 @@ def _head_of(head: bytes) -> tuple[Point, str]:
         segment = _SEGMENT.fullmatch(value["segment"])
         if segment is None:
             raise BadSnapshot("its first line names no segment")
+        front = str(value.get("front", ""))
+        if _FRONT.fullmatch(front) is None:
+            raise BadSnapshot("its first line has no digest of what comes before it")
         place = int(value["end"]), int(value["position"]), str(value["digest"])
-        return Point(int(segment[1]), segment[0], *place), str(value["journal"])
+        return Point(int(segment[1]), segment[0], *place, front), str(value["journal"])
     except (ValueError, KeyError, TypeError) as error:
         raise BadSnapshot("its first line is none of a snapshot") from error
 
@@ -189,6 +195,7 @@ def _head(place: Place) -> bytes:
             "digest": point.digest,
             "end": point.end,
             "format": FORMAT,
+            **({"front": point.front} if point.front else {}),
             "journal": place.journal,
             "k": "snapshot",
             "position": point.position,

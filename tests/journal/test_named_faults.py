@@ -180,7 +180,7 @@ def test_a_batch_ends_where_a_snapshot_is_pinned(tmp_path):
     assert batch == [b"[1]", b"[2]"]
     assert committer.pinned is None
     committer._commit(batch)
-    assert committer.pinned == driver.writer.point
+    assert committer.pinned == driver.writer.here
     assert driver.writer.point.position == position
     assert committer._next_batch() == [b"[3]"]
 

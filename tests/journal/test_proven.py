@@ -59,7 +59,7 @@ def is_prefix(refused: Refused, appended: list[bytes]) -> int:
 def written_under_load() -> Driver:
     """Decisions went on while the newest snapshot was written: its record stands behind them."""
     driver = grown(snapshots=2)
-    where = Place(driver.writer.point, JOURNAL)
+    where = Place(driver.writer.here, JOURNAL)
     seal = snapshot.write(driver.os, 0, where, [joined(driver.appended)])
     driver.grow(20, 300)
     driver.append([made_payload(Made(where.point.position, seal))], decisions=False)

@@ -143,7 +143,7 @@ def test_the_older_snapshot_may_lack_its_segments_and_the_rest_verifies(tmp_path
 def test_content_of_any_size_is_whole_and_leftovers_are_in_nobodys_way() -> None:
     driver = Driver(FakeOs())
     driver.grow(30)
-    place = Place(driver.writer.point, JOURNAL)
+    place = Place(driver.writer.here, JOURNAL)
     name = f"snap-{place.point.position:012}.json"
     left = driver.os.open(0, f"{name}.tmp", create=True)
     driver.os.put(left, b"half of an earlier one", 0)

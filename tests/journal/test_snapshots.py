@@ -35,7 +35,7 @@ def take(driver: Driver, archive: str = "", keep: int = 0) -> str:
 
     place = driver.os.place(archive) if archive else None
     folded = [joined(driver.appended)]
-    where = Place(driver.writer.point, JOURNAL)
+    where = Place(driver.writer.here, JOURNAL)
     name = snapshot.make(driver.os, 0, where, folded, record)
     snapshot.let_go(driver.os, 0, place, keep=keep)
     return name
@@ -210,7 +210,7 @@ def test_a_line_break_in_the_content_is_refused_and_leaves_nothing():
     driver = grown(snapshots=1)
     before = set(driver.os.names)
     with pytest.raises(ValueError, match="more than one"):
-        snapshot.write(driver.os, 0, Place(driver.writer.point, "j"), [b"[", b"\n]"])
+        snapshot.write(driver.os, 0, Place(driver.writer.here, "j"), [b"[", b"\n]"])
     assert set(driver.os.names) == before
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.mutants.journal_edits import CHAIN, CODEC, OPENING, Mutant, row_of
+from tests.mutants.journal_edits import CHAIN, CODEC, OPENING, SEGMENTS, Mutant, row_of
 
-SNAPSHOT, ARCHIVE = (f"supervisor.journal.{m}" for m in ("snapshot", "archive"))
+SNAPSHOT, ARCHIVE, FRONT = (f"supervisor.journal.{m}" for m in ("snapshot", "archive", "front"))
 PROVEN, BLOBS, LOG = (f"supervisor.journal.{m}" for m in ("proven", "blobs", "log"))
 
 
@@ -15,6 +15,17 @@ def crashed(where: str) -> Callable[[], None]:
     return row_of("test_snapshot_faults", name, where=where)
 
 
+bit = row_of(
+    "test_fronts",
+    "test_no_changed_bit_is_another_thing_to_a_start_for_what_the_snapshot_says",
+)
+wrote = row_of(
+    "test_fronts",
+    "test_the_writer_knows_what_it_wrote_across_segments_and_starts",
+    align=512,
+)
+padded = row_of("test_fronts", "test_after_damaged_padding_nobody_vouches_for_what_was_written")
+shown = row_of("test_fronts", "test_whatever_a_witness_asks_for_it_is_shown")
 cut = row_of("test_snapshots", "test_no_changed_bit_and_no_cut_leaves_a_snapshot_whole")
 older = row_of("test_snapshots", "test_segments_stay_back_to_the_older_of_two_snapshots")
 people = row_of("test_snapshots", "test_so_many_more_segments_stay_for_people", keep=1)
@@ -114,6 +125,22 @@ MUTANTS = {
         CHAIN,
         {"return frozenset(known.source for known in self._known.values())": "return frozenset()"},
         before,
+    ),
+    "what a snapshot says of its segment is not compared": Mutant(
+        FRONT,
+        {" or self.up_to(name, content, known.end).hexdigest() != known.front": ""},
+        bit,
+    ),
+    "the writer forgets what stands between two batches": Mutant(
+        SEGMENTS, {"        self._take_in(FILLER * (self._next - self.point.end))\n": ""}, wrote
+    ),
+    "after damaged padding the writer vouches for it": Mutant(
+        CHAIN, {" and not self.tip.blemishes": ""}, padded
+    ),
+    "a witness is not shown what the snapshot vouches for": Mutant(
+        CHAIN,
+        {"for position in stops[first:last]": "for position in stops[last - 1 : last]"},
+        shown,
     ),
     # --- the archive and the quarantine ---
     "a file is put over another in the archive": Mutant(
