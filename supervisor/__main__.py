@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from config.load import load_config
-from config.problems import ConfigError
 from supervisor.version import VERSION
 
 EXIT_FAILED = 1
 # sysexits(3): a person has to change something first; another start changes nothing.
 EXIT_CONFIG = 78
-# By name: --help and --check-config import nothing for it.
-_LASTING = frozenset({"JournalTooNew", "JournalRolledBack", "WitnessUnusable"})
+# By name: --help imports nothing for it.
+_LASTING = frozenset({"ConfigError", "JournalTooNew", "JournalRolledBack", "WitnessUnusable"})
 _Group = BaseExceptionGroup[BaseException]
 
 _EPILOG = """\
@@ -65,7 +63,19 @@ def _reason(text: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    # Until the journal was replayed: what is loaded and made up to there is never garbage.
+    gc.disable()
+    try:
+        return _main(parser().parse_args(argv))
+    finally:
+        gc.enable()
+
+
+def _main(args: argparse.Namespace) -> int:
+    # What is needed is imported here and below: then --help costs nothing.
+    from config.load import load_config  # noqa: PLC0415
+    from config.problems import ConfigError  # noqa: PLC0415
+
     overrides = {
         key: value
         for key, value in (
@@ -92,9 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(config: Any, accept_rollback: str) -> int:
-    # Until the journal was replayed: what is loaded and made up to there is never garbage.
-    gc.disable()
-    # Imported late, so that --help and --check-config cost nothing.
+    from config.problems import ConfigError  # noqa: PLC0415
     from sandbox.spec import SandboxFault  # noqa: PLC0415
     from supervisor.journal.errors import JournalError  # noqa: PLC0415
     from supervisor.launching import CannotStart, launched, read_ahead  # noqa: PLC0415
@@ -136,8 +144,7 @@ def _failed(error: BaseException) -> int:
     fix = getattr(error, "fix", "")
     text = f"{error}. {fix}" if fix else str(error)
     print(f"effectd: cannot start: {text}", file=sys.stderr)  # noqa: T201  # to whoever started it
-    lasting = isinstance(error, ConfigError) or type(error).__name__ in _LASTING
-    return EXIT_CONFIG if lasting else EXIT_FAILED
+    return EXIT_CONFIG if type(error).__name__ in _LASTING else EXIT_FAILED
 
 
 if __name__ == "__main__":

@@ -94,8 +94,8 @@ def replay(
     else:
         return Replayed(journal, state, events)
     finally:
-        gc.enable()
         gc.freeze()
+        gc.enable()
     return Replayed(DamagedJournal(state.position, frames), state, events, damage)
 
 

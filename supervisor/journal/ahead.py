@@ -11,10 +11,10 @@ import contextlib
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from supervisor.journal import lock, snapshot
-from supervisor.journal.codec import TooNew
+from supervisor.journal.codec import FILLER, TooNew
 from supervisor.journal.errors import JournalError
 from supervisor.journal.file import Os
 from supervisor.journal.naming import segments_among
@@ -29,6 +29,8 @@ else:  # typing.override is 3.12's
         return method
 
 
+_Key = TypeVar("_Key")
+_Known = TypeVar("_Known")
 # Files of a segment's size: what a start reads of a journal that has its snapshots, and a bound
 # to memory for one that has none.
 MOST = 6
@@ -43,7 +45,8 @@ class Ahead(Os):
         self._directory = directory
         self._fd = fd
         self._disk: dict[str, bytes] = {}
-        self._cached: dict[str, bytes] = {}
+        self._only: dict[tuple[str, bytes], tuple[int, bool]] = {}
+        self._cached: dict[str, tuple[bytes, bool]] = {}
         self._snapshots: dict[str, Snapshot] = {}
         self._thread = threading.Thread(target=self._read, name="journal-ahead", daemon=True)
 
@@ -80,22 +83,23 @@ class Ahead(Os):
         return super().read_disk(directory, name) if known is None else known
 
     @override
-    def read_cached(
-        self, directory: int, name: str, *, forget: bool = False, most: int = -1
-    ) -> bytes:
-        known = self._first(self._cached, directory, name) if forget and most < 0 else None
-        if known is not None:
-            return known
-        return super().read_cached(directory, name, forget=forget, most=most)
+    def holds_only(self, directory: int, name: str, byte: bytes) -> tuple[int, bool]:
+        known = self._first(self._only, directory, (name, byte))
+        return super().holds_only(directory, name, byte) if known is None else known
+
+    @override
+    def is_cached(self, directory: int, name: str, content: bytes) -> bool:
+        asked, answer = self._first(self._cached, directory, name) or (None, False)
+        return answer if asked is content else super().is_cached(directory, name, content)
 
     def parse(self, name: str, content: bytes) -> Snapshot:
         """As `snapshot.parse`, of what was read from that file first."""
         known = self._snapshots.pop(name, None)
         return snapshot.parse(name, content) if known is None else known
 
-    def _first(self, known: dict[str, bytes], directory: int, name: str) -> bytes | None:
+    def _first(self, known: dict[_Key, _Known], directory: int, key: _Key) -> _Known | None:
         self._thread.join()
-        return known.pop(name, None) if directory == self._fd else None
+        return known.pop(key, None) if directory == self._fd else None
 
     # The thread.
 
@@ -108,10 +112,13 @@ class Ahead(Os):
             if not segments or len(segments) + len(spares) > MOST:
                 return
             settle(self, self._fd, segments)
-            for name in (*(one.name for one in segments), *spares):
+            for name in (one.name for one in segments):
                 self._disk[name] = super().read_disk(self._fd, name)
+            for name in spares:
+                self._only[name, FILLER] = super().holds_only(self._fd, name, FILLER)
             newest = segments[-1].name
-            self._cached[newest] = super().read_cached(self._fd, newest, forget=True)
+            content = self._disk[newest]
+            self._cached[newest] = content, super().is_cached(self._fd, newest, content)
 
     def _begin(self, names: list[str]) -> int:
         """The number of the segment that the newest snapshot names; 1 without any."""

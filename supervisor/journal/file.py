@@ -7,11 +7,13 @@ the one that was locked, whatever is renamed above it. Standard library only.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import io
 import mmap
 import os
+from collections.abc import Generator
 from pathlib import Path
 
 from supervisor.journal import durably
@@ -94,45 +96,76 @@ class Os:
         O_DIRECT where the file system has it (tmpfs may not, and has no disk); else the
         clean pages are dropped first.
         """
+        content = io.BytesIO()
+        with self._on_disk(directory, name) as fd, contextlib.closing(_pieces(fd)) as pieces:
+            for piece in pieces:
+                content.write(piece)
+        return content.getvalue()  # what a BytesIO holds is the bytes that it gives
+
+    @contextlib.contextmanager
+    def _on_disk(self, directory: int, name: str) -> Generator[int, None, None]:
+        """Opened such that a read shows what the disk holds."""
+        flags = os.O_RDONLY | os.O_NOFOLLOW
         try:
-            fd = os.open(name, os.O_RDONLY | os.O_DIRECT | os.O_NOFOLLOW, dir_fd=directory)
+            fd = os.open(name, flags | os.O_DIRECT, dir_fd=directory)
         except OSError as error:
             if error.errno != errno.EINVAL:
                 raise
-            return self.read_cached(directory, name, forget=True)
+            fd = os.open(name, flags, dir_fd=directory)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         try:
-            return _read_direct(fd)
+            yield fd
         finally:
             os.close(fd)
 
-    def read_cached(
-        self, directory: int, name: str, *, forget: bool = False, most: int = -1
-    ) -> bytes:
-        """What a read through the page cache gives, of all or of the first `most` bytes; `forget`
-        drops its clean pages first."""
+    def holds_only(self, directory: int, name: str, byte: bytes) -> tuple[int, bool]:
+        """How many bytes the disk holds of it, and whether each of them is this one. As
+        `read_disk`, of which nothing is kept."""
+        size, only, same = 0, True, byte * _CHUNK
+        with self._on_disk(directory, name) as fd, contextlib.closing(_pieces(fd)) as pieces:
+            for piece in pieces:
+                size += len(piece)
+                only = only and same.startswith(piece)
+        return size, only
+
+    def is_cached(self, directory: int, name: str, content: bytes) -> bool:
+        """Whether this is what a read through the page cache gives, with its clean pages dropped
+        first."""
+        offset = 0
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
         try:
-            if forget:
-                os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            with contextlib.closing(_pieces(fd)) as pieces:
+                for piece in pieces:
+                    if not content.startswith(piece, offset):
+                        return False
+                    offset += len(piece)
+        finally:
+            os.close(fd)
+        return offset == len(content)
+
+    def read_cached(self, directory: int, name: str, *, most: int = -1) -> bytes:
+        """What a read through the page cache gives, of all or of the first `most` bytes."""
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW, dir_fd=directory)
+        try:
             with open(fd, "rb", buffering=0, closefd=False) as file:
                 return file.read(most)
         finally:
             os.close(fd)
 
 
-def _read_direct(fd: int) -> bytes:
-    """O_DIRECT wants memory, offsets and lengths aligned; anonymous memory maps are.
-
-    Copied once: what a BytesIO holds is the bytes that it gives.
-    """
-    content, offset = io.BytesIO(), 0
+def _pieces(fd: int) -> Generator[memoryview, None, None]:
+    """The whole file, each piece until the next one is asked for. O_DIRECT wants memory, offsets
+    and lengths aligned; anonymous memory maps are."""
+    offset = 0
     with mmap.mmap(-1, _CHUNK) as buffer, memoryview(buffer) as view:
         while True:
             count = os.preadv(fd, [buffer], offset)
-            content.write(view[:count])
-            offset += count
+            with view[:count] as piece:
+                yield piece
             if count < _CHUNK:
-                return content.getvalue()
+                return
+            offset += count
 
 
 REAL = Os()

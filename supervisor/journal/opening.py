@@ -219,7 +219,7 @@ def _cache_agrees(os_: Os, directory: int, segments: list[SegmentName], newest: 
     """
     if not segments:
         return True
-    return os_.read_cached(directory, segments[-1].name, forget=True) == newest
+    return os_.is_cached(directory, segments[-1].name, newest)
 
 
 def _point(walked: Walked) -> Point:

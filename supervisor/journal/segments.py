@@ -23,7 +23,6 @@ from supervisor.journal.codec import (
     encode,
     fitted,
     header_payload,
-    is_filler,
 )
 from supervisor.journal.file import Os
 from supervisor.journal.naming import segment_name
@@ -95,14 +94,13 @@ def keep_spares(os_: Os, directory: int, names: Sequence[str], smallest: int) ->
 
 
 def _pristine(os_: Os, directory: int, name: str, smallest: int) -> Spare | None:
-    content = os_.read_disk(directory, name)
-    size = len(content)
+    size, pristine = os_.holds_only(directory, name, FILLER)
     fd = os_.open(directory, name)
     try:
         if size < smallest or os_.links(fd) != 1:
             os_.unlink(directory, name)  # of another size, or also somebody else's file
             return None
-        if not is_filler(content, 0, size):
+        if not pristine:
             _fill(os_, fd, size)
     finally:
         os_.close(fd)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 from collections.abc import AsyncIterator
-from email.utils import formatdate
 from http import HTTPStatus
 
 import h11
@@ -17,6 +17,8 @@ _PIECE_BYTES = 65_536
 _CLOSE_S = 1
 _LINGER_S = 1
 _LINGER_BYTES = 4_194_304
+# Its names are English: nobody here sets a locale for time.
+_DATE = "%a, %d %b %Y %H:%M:%S GMT"
 
 
 class GoneError(Exception):
@@ -104,7 +106,7 @@ class Sender:
 
 def response_head(answer: Response, *, closing: bool = False) -> h11.Response:
     """Make the status line and headers. Raises when they are not HTTP."""
-    headers = [*answer.headers.items(), ("date", formatdate(usegmt=True))]
+    headers = [*answer.headers.items(), ("date", time.strftime(_DATE, time.gmtime()))]
     bodiless = answer.status in {204, 304}
     if isinstance(answer.body, bytes) and not bodiless:
         headers.append(("content-length", str(len(answer.body))))

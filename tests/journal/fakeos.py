@@ -206,14 +206,22 @@ class FakeOs(Os):
         self.before("read_disk")
         return self._named(self._path(directory, name)).written_back()
 
-    def read_cached(
-        self, directory: int, name: str, *, forget: bool = False, most: int = -1
-    ) -> bytes:
+    def read_cached(self, directory: int, name: str, *, most: int = -1) -> bytes:
         self.before("read_cached")
         inode = self._named(self._path(directory, name))
-        if forget and not self.sticky:
-            inode.cache = bytearray(inode.written_back())
         return bytes(inode.cache if most < 0 else inode.cache[:most])
+
+    def holds_only(self, directory: int, name: str, byte: bytes) -> tuple[int, bool]:
+        self.before("holds_only")
+        content = self._named(self._path(directory, name)).written_back()
+        return len(content), content == byte * len(content)
+
+    def is_cached(self, directory: int, name: str, content: bytes) -> bool:
+        self.before("is_cached")
+        inode = self._named(self._path(directory, name))
+        if not self.sticky:
+            inode.cache = bytearray(inode.written_back())
+        return bytes(inode.cache) == content
 
     def _named(self, name: str) -> Inode:
         if name not in self.names:

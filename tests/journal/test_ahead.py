@@ -120,13 +120,13 @@ def reads(monkeypatch) -> list[tuple[str, str]]:
     seen: list[tuple[str, str]] = []
 
     def noted(real):
-        def read(os_, directory, name, **how):
+        def read(os_, directory, name, *rest):
             seen.append((threading.current_thread().name, name))
-            return real(os_, directory, name, **how)
+            return real(os_, directory, name, *rest)
 
         return read
 
-    for call in ("read_disk", "read_cached"):
+    for call in ("read_disk", "holds_only", "is_cached"):
         monkeypatch.setattr(Os, call, noted(getattr(Os, call)))
     return seen
 
@@ -180,18 +180,22 @@ def test_no_long_journal_is_held_in_memory(tmp_path, reads):
 def test_only_the_first_answer_is_from_before(tmp_path):
     place = tmp_path / "j"
     laid_out(place, contents_of(grown(snapshots=1).os))
+    (place / "00000099.spare").write_bytes(b"\n" * SIZE)
     ahead = ahead_of(place)
     fd = ahead.open_directory(place, create=True)
     snapshot, segment = snapshots(place)[0].name, segments(place)[-1].name
     known = ahead.read_disk(fd, snapshot)
+    (place / "00000099.spare").write_bytes(b"changed")
     old = ahead.read_disk(fd, segment)
     assert ahead.parse(snapshot, known).name == snapshot
     for name in (snapshot, segment):
         (place / name).write_bytes(b"changed")
         assert ahead.read_disk(fd, name) == b"changed"
-    assert ahead.read_cached(fd, segment) == b"changed", "as it is, without forgetting"
-    assert ahead.read_cached(fd, segment, forget=True) == old
-    assert ahead.read_cached(fd, segment, forget=True) == b"changed"
+    assert ahead.is_cached(fd, segment, old)
+    assert not ahead.is_cached(fd, segment, old)
+    assert ahead.is_cached(fd, segment, b"changed")
+    assert ahead.holds_only(fd, "00000099.spare", b"\n") == (SIZE, True)
+    assert ahead.holds_only(fd, "00000099.spare", b"\n") == (7, False)
     with pytest.raises(BadSnapshot):
         ahead.parse(snapshot, b"changed")
     os.close(fd)
@@ -205,7 +209,9 @@ def test_another_directory_is_read_when_it_is_asked_for(tmp_path):
     name = segments(other)[-1].name
     (other / name).write_bytes(b"changed")
     fd = ahead.open_directory(other, create=False)
-    assert ahead.read_disk(fd, name) == ahead.read_cached(fd, name, forget=True) == b"changed"
+    assert ahead.read_disk(fd, name) == b"changed"
+    assert ahead.is_cached(fd, name, b"changed")
+    assert ahead.holds_only(fd, name, b"\n") == (7, False)
     held = ahead.open_directory(place, create=False)
     assert ahead.read_disk(held, name) != b"changed"
     os.close(fd)

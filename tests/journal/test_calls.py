@@ -36,7 +36,7 @@ CALLS = {
     "fstat": "links",
     "newfstatat": "exists",
     "stat": "exists",
-    "fadvise64": "read_cached",
+    "fadvise64": "is_cached",
     "read": "read_cached",
     "lseek": "read_cached",
     "preadv": "read_disk",

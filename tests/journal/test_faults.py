@@ -265,7 +265,7 @@ def test_a_fault_at_any_call_of_a_start_changes_no_segment_and_the_next_start_su
     visited(f"fault in a start, {left.__name__}{of(kind)}", len(fired))
     if isinstance(kind, int):
         assert {"listdir", "fsync"} <= set(fired)
-        assert left is unborn or {"read_disk", "read_cached"} <= set(fired)
+        assert left is unborn or {"read_disk", "is_cached"} <= set(fired)
         assert left is clean or {"pwrite", "rename"} <= set(fired) or left is leftovers
 
 

@@ -243,9 +243,11 @@ def test_a_file_system_without_direct_reads_is_read_without_its_cache(tmp_path, 
     try:
         assert REAL.read_disk(directory, "f") == b"content"
         assert REAL.read_cached(directory, "f") == b"content"
+        assert REAL.holds_only(directory, "f", b"c") == (7, False)
+        assert REAL.is_cached(directory, "f", b"content")
     finally:
         os.close(directory)
-    assert asked == [os.POSIX_FADV_DONTNEED]
+    assert asked == [os.POSIX_FADV_DONTNEED] * 3
 
 
 def test_a_name_is_there_or_not_whatever_it_names(tmp_path):

@@ -190,7 +190,20 @@ def test_reading_the_disk_gives_what_was_written_whatever_the_size(tmp_path):
             content = random.Random(size).randbytes(size)
             (tmp_path / "f").write_bytes(content)
             assert REAL.read_disk(directory, "f") == content
-            assert REAL.read_cached(directory, "f", forget=True) == content
+            assert REAL.read_cached(directory, "f") == content
+            assert REAL.is_cached(directory, "f", content)
+            assert not REAL.is_cached(directory, "f", content + b"x")
+            assert REAL.holds_only(directory, "f", b"\n") == (size, size == 0)
+            if size:
+                assert not REAL.is_cached(directory, "f", content[:-1])
+                assert not REAL.is_cached(directory, "f", content[:-1] + b"%c" % (content[-1] ^ 1))
+            (tmp_path / "f").write_bytes(b"\n" * size)
+            assert REAL.holds_only(directory, "f", b"\n") == (size, True)
+            if size:
+                with (tmp_path / "f").open("r+b") as file:
+                    file.seek(size - 1)
+                    file.write(b"x")
+                assert REAL.holds_only(directory, "f", b"\n") == (size, False)
     finally:
         os.close(directory)
 
@@ -224,6 +237,8 @@ def test_a_symlink_in_a_segments_place_is_not_followed(tmp_path):
             lambda: REAL.read_disk(directory, "l"),
             lambda: REAL.open(directory, "l"),
             lambda: REAL.read_cached(directory, "l"),
+            lambda: REAL.is_cached(directory, "l", b"x"),
+            lambda: REAL.holds_only(directory, "l", b"x"),
         ):
             with pytest.raises(OSError, match="symbolic links") as info:
                 call()

@@ -282,7 +282,7 @@ MUTANTS = {
     ),
     "a spare that a rotation had begun to use is taken as it is": Mutant(
         SEGMENTS,
-        {"        if not is_filler(content, 0, size):\n": "        if False:\n"},
+        {"        if not pristine:\n": "        if False:\n"},
         row_of(
             "test_faults",
             "test_a_crash_in_a_start_after_a_crash_in_a_start_loses_nothing",
@@ -320,7 +320,7 @@ MUTANTS = {
     ),
     "what was read ahead is told for ever": Mutant(
         "supervisor.journal.ahead",
-        {"known.pop(name, None)": "known.get(name)"},
+        {"known.pop(key, None)": "known.get(key)"},
         row_of("test_ahead", "test_only_the_first_answer_is_from_before"),
     ),
     "what the witness saw before the snapshot is passed over": Mutant(

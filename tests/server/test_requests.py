@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
+from email.utils import formatdate, parsedate_to_datetime
 
 import pytest
 import trio
 
 from supervisor.server import Request, Response
+from supervisor.server.sending import response_head
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -301,3 +304,11 @@ async def test_an_ordinary_client_reads_why_its_body_was_refused(served) -> None
             [sys.executable, "-I", "-c", HTTP_CLIENT, str(server.path)], capture_stdout=True
         )
     assert done.stdout == b"200 413\n"
+
+
+def test_the_date_is_written_as_http_has_it() -> None:
+    before = int(time.time())
+    (date,) = [value for name, value in response_head(Response(200)).headers if name == b"date"]
+    at = parsedate_to_datetime(date.decode())
+    assert formatdate(at.timestamp(), usegmt=True) == date.decode()
+    assert before <= at.timestamp() <= time.time()
