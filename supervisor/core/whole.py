@@ -21,6 +21,7 @@ import attrs
 import orjson
 from immutables import Map
 
+from supervisor.core.block import Block, block_in, block_line
 from supervisor.core.card import Card, card_of
 from supervisor.core.catalogue import ALL, Catalogue, Facet
 from supervisor.core.cataloguing import catalogue_of
@@ -37,7 +38,7 @@ from supervisor.core.standing import Waits, waits_for
 from supervisor.core.state import Operation, State
 from supervisor.core.strict import exactly
 from supervisor.core.text import UnknownWhole, line, read, text_of
-from supervisor.core.tombstones import Block, Tombstones, tombstones_of
+from supervisor.core.tombstones import Tombstones, tombstones_of
 
 VERSION = 3
 # The first has an operation in each line. In the second a finished one is two lines: a card with
@@ -145,7 +146,6 @@ class _Whole(NamedTuple):
 
 
 ROWS = 256
-_COLUMNS = ("operations", "messages", "rest")
 _MEMBERS = attrgetter(*(one.name for one in attrs.fields(Tombstone)))
 _TYPES = (str, str, str, str, int, int)
 
@@ -325,8 +325,8 @@ def _out_of_line() -> UnknownWhole:
     return UnknownWhole("an operation stands in a line that it does not belong to, or in none")
 
 
-def _columns_of(block: Block) -> dict[str, Sequence[str]]:
-    return {name: getattr(block, name) for name in _COLUMNS}
+def _columns_of(block: Block) -> dict[str, list[str]]:
+    return block_line(block)
 
 
 def _rows_of(tombstones: Iterator[Tombstone]) -> Iterator[list[list[Any]]]:
@@ -347,14 +347,11 @@ def _tombstones(given: Iterator[Any], head: Head) -> Tombstones:
 
 
 def _block(part: Any) -> Block:
-    """One whose columns are texts; what they say is read when somebody asks for it."""
-    columns = cast("dict[str, Any]", part) if type(part) is dict else {}
-    if columns.keys() != {*_COLUMNS}:
-        raise UnknownWhole("no block of tombstones")
-    for name, column in columns.items():
-        if type(column) is not list or {*map(type, cast("list[object]", column))} != {str}:
-            raise UnknownWhole(f"no column of tombstones: {name}")
-    return Block(**{name: tuple(column) for name, column in columns.items()})
+    """What its texts say is read when somebody asks for it."""
+    try:
+        return block_in(part)
+    except ValueError as error:
+        raise UnknownWhole(str(error)) from error
 
 
 def _rows(given: Iterator[Any], count: int) -> Iterator[Tombstone]:

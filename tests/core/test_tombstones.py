@@ -1,34 +1,35 @@
-"""Tombstones against a plain list, and what a block of them refuses."""
+"""Tombstones against a plain list, and what they cannot have become."""
 
 from __future__ import annotations
 
-import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core import tombstones
-from supervisor.core.ids import OperationId, SessionId
+from supervisor.core import block, tombstones
+from supervisor.core.block import block_in, block_line
+from supervisor.core.columns import print_of
+from supervisor.core.ids import OperationId
 from supervisor.core.session_state import Tombstone
-from supervisor.core.tombstones import Block, Tombstones, block_of, tombstones_of
+from supervisor.core.tombstones import Tombstones, tombstones_of
+from tests.core.buried import older_line, small_blocks, tombstone
 from tests.core.examples import examples
 
-
-def tombstone(n: int, message: int) -> Tombstone:
-    session, request = SessionId(f"uid:{message % 2}"), f"turn {message}: \N{BELL}"
-    return Tombstone(OperationId(f"op_{n}"), session, request, f"{n:064x}", n % 3, n * 10**9)
+ROWS, TEXTS = 2, 3
+EXPIRE, RENEW = "expire", "renew"
 
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(tombstones, "BLOCK", 3)
+    small_blocks(monkeypatch, ROWS, TEXTS)
 
 
 def is_that(found: Tombstones, wanted: list[Tombstone], ever: int) -> None:
     assert [*found] == wanted
     assert [*reversed(found)] == wanted[::-1]
     assert len(found) == len(wanted)
-    assert len([*found.behind_blocks()]) < tombstones.BLOCK
+    assert len([*found.behind_blocks()]) < ROWS
+    assert sum(len(one) < ROWS * TEXTS for one in found.blocks) < TEXTS
     for n in range(ever):
         one = OperationId(f"op_{n}")
         assert found.get(one) == next((t for t in wanted if t.operation_id == one), None)
@@ -37,42 +38,89 @@ def is_that(found: Tombstones, wanted: list[Tombstone], ever: int) -> None:
         assert found.of(message) == next((t for t in wanted if t.message == message), None)
 
 
+def read_back(found: Tombstones) -> Tombstones:
+    blocks = tuple(block_in(block_line(one)) for one in found.blocks)
+    return tombstones_of(found.first, found.gone, blocks, found.behind_blocks())
+
+
+STEPS = st.lists(st.one_of(st.just(EXPIRE), st.just(RENEW), st.integers(0, 7)), max_size=60)
+
+
+def are_a_line(steps: list[str | int]) -> None:
+    """A number comes with the message of that number; the oldest goes, or comes again."""
+    found, wanted, ever = Tombstones(), list[Tombstone](), 0
+    again = found
+    for step in steps:
+        if isinstance(step, str) and wanted:
+            renewed = wanted[:1] if step == RENEW else []
+            found, again, wanted = (
+                found.without_oldest(),
+                again.without_oldest(),
+                [*wanted[1:], *renewed],
+            )
+        elif isinstance(step, int) and found.of(tombstone(0, step).message) is None:
+            renewed = [tombstone(ever, step)]
+            wanted, ever = [*wanted, *renewed], ever + 1
+        else:
+            renewed = []
+        for one in renewed:
+            found, again = found.with_one(one), again.with_one(one)
+        is_that(found, wanted, ever)
+        assert again == found
+        again = read_back(again)
+        assert again == found
+
+
 @pytest.mark.guarantee("R10", "J9")
 @examples(100, 5_000)
-@given(st.lists(st.one_of(st.none(), st.integers(0, 7)), max_size=60))
+@given(STEPS)
 def test_they_are_a_line_however_they_are_kept(steps):
-    """A number comes with the message of that number, None takes the oldest away."""
-    found, wanted, ever = Tombstones(), list[Tombstone](), 0
-    for step in steps:
-        if step is None and wanted:
-            found, wanted = found.without_oldest(), wanted[1:]
-        elif step is not None and found.of(tombstone(0, step).message) is None:
-            found, wanted = (
-                found.with_one(tombstone(ever, step)),
-                [*wanted, tombstone(ever, step)],
-            )
-            ever += 1
-        is_that(found, wanted, ever)
-        blocks = tuple(Block(one.operations, one.messages, one.rest) for one in found.blocks)
-        recent = list(found.behind_blocks())
-        assert tombstones_of(found.first, found.gone, blocks, recent) == found
+    are_a_line(steps)
+
+
+@pytest.mark.guarantee("R10")
+def test_they_are_when_texts_have_prints_in_common(monkeypatch):
+    for module in (block, tombstones):
+        monkeypatch.setattr(module, "print_of", lambda text: print_of(text) % 2)
+
+    @examples(30, 1_000)
+    @given(STEPS)
+    def told_apart(steps):
+        are_a_line(steps)
+
+    told_apart()
+
+
+def test_those_of_an_older_snapshot_are_the_same():
+    """Its blocks were full ones, and what was behind them may fill young ones."""
+    wanted = [tombstone(n, n) for n in range(15)]
+    full = [block_in(older_line(wanted[first : first + 6])) for first in (0, 6)]
+    found = Tombstones()
+    for one in wanted:
+        found = found.with_one(one)
+    again = tombstones_of(5, 2, tuple(full), wanted[12:])
+    assert again.blocks == found.blocks
+    is_that(again, wanted[2:], 15)
 
 
 def test_what_they_cannot_have_become_is_refused():
-    block = block_of(tombstone(n, n) for n in range(3))
-    later = tombstone(3, 3)
-    assert len(tombstones_of(7, 2, (block,), [later])) == 2
-    doubled = attrs.evolve(block, messages=(block.messages[0],) * 3)
-    short = block_of(tombstone(n, n) for n in range(2))
+    found = Tombstones()
+    for n in range(11):
+        found = found.with_one(tombstone(n, n))
+    full, young, *_ = found.blocks
+    assert [*map(len, found.blocks)] == [6, 2, 2]
+    later = tombstone(11, 11)
+    assert len(tombstones_of(7, 5, (full, young), [later])) == 4
     for gone, blocks, recent, says in (
-        (3, (block,), (), "more are gone"),
-        (-1, (block,), (), "more are gone"),
+        (6, (full,), (), "more are gone"),
+        (2, (young, young), (), "more are gone"),
+        (-1, (full,), (), "more are gone"),
         (1, (), (later,), "more are gone"),
-        (0, (doubled,), (), "twice"),
-        (0, (short,), (), "has not 3"),
-        (0, (block,), (later, tombstone(3, 9)), "twice"),
-        (0, (block,), (later, tombstone(9, 3)), "twice"),
-        (0, (), (later, later), "twice"),
+        (0, (young, full), (), "neither 6 nor 2"),
+        (0, (young, young, young), (), "neither 6 nor 2"),
+        (0, (full,), (later, tombstone(11, 9)), "twice"),
+        (0, (full,), (later, tombstone(9, 11)), "twice"),
+        (0, (), (later, later, later), "twice"),
     ):
         with pytest.raises(ValueError, match=says):
             tombstones_of(0, gone, blocks, recent)

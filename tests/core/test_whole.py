@@ -13,7 +13,6 @@ from immutables import Map
 
 from supervisor.core import drawer, open_state, program_state, session_state
 from supervisor.core import state as state_module
-from supervisor.core import tombstones as tombstones_module
 from supervisor.core.columns import text_of_bytes
 from supervisor.core.decide.retention import DAY_NS
 from supervisor.core.evolve import fold
@@ -23,6 +22,7 @@ from supervisor.core.step import ArtifactsAsked, SessionAsked, TimePassed
 from supervisor.core.text import UnknownWhole
 from supervisor.core.whole import CARRIED, DERIVED, Head, Index, lines, state_from
 from supervisor.journal.records import decode
+from tests.core.buried import small_blocks
 from tests.core.examples import examples
 from tests.core.made import CLIENT, MS, NONE, Core, effect, terms
 from tests.core.older import is_filed, whole_of_version
@@ -64,7 +64,7 @@ def test_fold_of_all_is_fold_of_the_whole_and_the_rest_at_every_position(name, a
 @pytest.mark.guarantee("J9")
 @pytest.mark.parametrize("seed", range(2))
 def test_it_is_in_whole_histories_too(seed, monkeypatch):
-    monkeypatch.setattr(tombstones_module, "BLOCK", 3)  # so that they have some
+    small_blocks(monkeypatch, rows=3, texts=2)  # so that they have some
     is_the_fold_everywhere(history(seed).host.payloads)
 
 
@@ -263,17 +263,17 @@ def buried() -> list:
         (lambda v: v[0].update(blocks=3), "no block"),
         (lambda v: v[0].update(blocks=1), "number"),
         (lambda v: v[0].update(tombstones=7), "number"),
-        (lambda v: v[1].pop("rest"), "no block"),
-        (lambda v: v[1].update(rest="text"), "no column of tombstones: rest"),
-        (lambda v: v[2]["messages"].__setitem__(1, 7), "no column of tombstones: messages"),
-        (lambda v: v[2]["operations"].pop(), "has not 3"),
-        (lambda v: v[2]["messages"].__setitem__(1, v[2]["messages"][0]), "twice"),
+        (lambda v: v[1].pop("texts"), "no block"),
+        (lambda v: v[1].update(texts="text"), "no column of tombstones: texts"),
+        (lambda v: v[2]["messages"].pop(), "no prints"),
+        (lambda v: v[2]["texts"].append(""), "has not 6"),
+        (lambda v: (v[0].update(blocks=3), v.insert(3, v[2])), "neither 9 nor 3"),
         (lambda v: v[3][0].pop(), "no tombstone"),
     ],
     ids=range(10),
 )
 def test_tombstones_that_are_no_whole_are_refused_and_say_why(change, says, monkeypatch):
-    monkeypatch.setattr(tombstones_module, "BLOCK", 3)
+    small_blocks(monkeypatch, rows=3, texts=3)
     value = buried()
     assert len(state_of(value).tombstones) == 6
     index = value.pop(1)
