@@ -72,8 +72,8 @@ def _hints_of(prints: array[int]) -> bytes:
 
 @attrs.frozen(eq=False)
 class Block:
-    """Tombstones in the order in which they came. One that was renewed, or whose message came
-    again after it had gone, may be in it twice: the later row counts.
+    """Tombstones in the order in which they came. An operation or a message may be in it twice:
+    it came again after the first had gone.
 
     `hints` has a bit for each possible end of a message's print, set when one here ends so: of
     blocks that do not have a message, one in sixteen has its bit at the most.

@@ -66,20 +66,20 @@ class Tombstones:
         if known is not None:
             return known
         print_ = print_of(operation_id)
-        rows = ((block, block.operations.at(print_)) for block in reversed(self.blocks))
-        return self._newest(rows, lambda one: one.operation_id == operation_id)
+        rows = ((block, block.operations.at(print_)) for block in self.blocks)
+        return self._found(rows, lambda one: one.operation_id == operation_id)
 
     def of(self, message: Message) -> Tombstone | None:
         """That of the operation which this message named."""
         known = self.messages.get(message)
-        if known is not None:
+        if known is not None or not self.blocks:
             return known
         print_ = print_of_message(message)
         at, bit = hint_of(print_)
         # All are asked for each message that is new: so this is a loop, and does no more.
         blocks = [block for block in self.blocks if block.hints[at] & bit]
-        rows = ((block, block.messages.at(print_)) for block in reversed(blocks))
-        return self._newest(rows, lambda one: one.message == message)
+        rows = ((block, block.messages.at(print_)) for block in blocks)
+        return self._found(rows, lambda one: one.message == message)
 
     def with_one(self, tombstone: Tombstone) -> Tombstones:
         """With one more, the newest."""
@@ -114,18 +114,14 @@ class Tombstones:
         """The first of its rows that is not gone."""
         return self.gone if block is self.blocks[0] else 0
 
-    def _newest(
+    def _found(
         self,
-        found: Iterable[tuple[Block, Sequence[int]]],
+        rows: Iterable[tuple[Block, Sequence[int]]],
         is_it: Callable[[Tombstone], bool],
     ) -> Tombstone | None:
-        """The last that is it, and not gone, of these rows of blocks, the newest block first. A
-        message that came again after its tombstone went has another one, later."""
-        for block, rows in found:
-            for row in reversed(rows):
-                if row >= self._begin(block) and is_it(one := block[row]):
-                    return one
-        return None
+        """The one that is it, of these rows of blocks. Another is only made after it has gone."""
+        ones = (block[row] for block, at in rows for row in at if row >= self._begin(block))
+        return next(filter(is_it, ones), None)
 
 
 def tombstones_of(

@@ -78,17 +78,36 @@ def test_they_are_a_line_however_they_are_kept(steps):
     are_a_line(steps)
 
 
-@pytest.mark.guarantee("R10")
-def test_they_are_when_texts_have_prints_in_common(monkeypatch):
+def few_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many texts have each."""
     for module in (block, tombstones):
         monkeypatch.setattr(module, "print_of", lambda text: print_of(text) % 2)
 
+
+@pytest.mark.guarantee("R10")
+def test_they_are_when_texts_have_prints_in_common(monkeypatch):
+    few_prints(monkeypatch)
+
     @examples(30, 1_000)
     @given(STEPS)
-    def told_apart(steps):
+    def are_told_apart(steps):
         are_a_line(steps)
 
-    told_apart()
+    are_told_apart()
+
+
+@pytest.mark.guarantee("R10")
+def test_a_message_that_is_new_is_none_of_those_with_its_print(monkeypatch):
+    few_prints(monkeypatch)
+    are_a_line([*range(6)])
+
+
+@pytest.mark.guarantee("R10")
+def test_of_a_message_that_came_again_the_last_counts():
+    """In a block of its own, and when the two are in one."""
+    are_a_line([0, 1, 2, 3, EXPIRE, 0, 4])
+    are_a_line([0, 1, 2, 3, EXPIRE, 0, 4, *[EXPIRE] * 6])
+    are_a_line([0, 1, 2, 3, RENEW, 4])
 
 
 def test_those_of_an_older_snapshot_are_the_same():

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from supervisor.core import projection, standing
+from supervisor.core import block, projection, standing
 from supervisor.core.decide import message as decide_message
 from supervisor.core.decide import operation as decide_operation
 from supervisor.core.decide import program as decide_program
@@ -15,7 +15,16 @@ from supervisor.core.decide import retention as decide_retention
 from supervisor.core.evolve import operation as evolve_operation
 from supervisor.core.evolve import retention as evolve_retention
 from supervisor.core.session_state import Session
-from tests.core import test_allowed, test_every_verb, test_open, test_programs, test_retention
+from supervisor.core.tombstones import Tombstones
+from tests.core import (
+    test_allowed,
+    test_every_verb,
+    test_open,
+    test_programs,
+    test_retention,
+    test_tombstones,
+)
+from tests.core.buried import small_blocks
 from tests.core.programs import Programs
 from tests.mutants.planting import NOTICED, Edit, planted
 
@@ -27,6 +36,23 @@ HONEST = test_allowed.test_what_is_offered_is_accepted_and_what_is_not_is_refuse
 def verb(name: str) -> Callable[[], None]:
     told = test_every_verb.test_each_verb_does_what_its_table_says_wherever_an_operation_stands
     return functools.partial(told, name)
+
+
+def in_small_blocks(test: Callable[..., None], *, patched: bool = False) -> Callable[[], None]:
+    """Of test_tombstones, as its fixture has it."""
+
+    def run() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            small_blocks(patch, test_tombstones.ROWS, test_tombstones.TEXTS)
+            test(*[patch] * patched)
+
+    return run
+
+
+CAME_AGAIN = in_small_blocks(test_tombstones.test_of_a_message_that_came_again_the_last_counts)
+IS_NEW = in_small_blocks(
+    test_tombstones.test_a_message_that_is_new_is_none_of_those_with_its_print, patched=True
+)
 
 
 def answered_twice() -> None:
@@ -59,6 +85,18 @@ TABLES: dict[str, tuple[list[Edit], Callable[[], None]]] = {
             Edit(evolve_retention.expired, "oldest.session_id in state.sessions", "False"),
         ],
         ENDS,
+    ),
+    "a tombstone that has gone answers": (
+        [Edit(Tombstones._found, " if row >= self._begin(block)", "")],
+        CAME_AGAIN,
+    ),
+    "what has a message's print is taken for the message": (
+        [Edit(Tombstones._found, "filter(is_it, ones)", "ones")],
+        IS_NEW,
+    ),
+    "a block is asked for another end of a print than it has": (
+        [Edit(block.hint_of, "print_ & 7", "print_ >> 3 & 7")],
+        CAME_AGAIN,
     ),
     "what is left of an operation answers for a session that has ended": (
         [Edit(decide_message.begin, "_no_session(state, event) or expired_one", "expired_one")],
