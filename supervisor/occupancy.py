@@ -49,7 +49,8 @@ class Occupancy:
     def used(self) -> int:
         """In bytes."""
         made = self._made() - self._segments
-        return self._bytes + made * self.engine.config.journal.segment_bytes
+        made_bytes = made * self.engine.config.journal.segment_bytes
+        return self._bytes + made_bytes + self.engine.scratch.used
 
     @property
     def problem(self) -> str | None:

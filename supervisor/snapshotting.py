@@ -83,6 +83,8 @@ class Snapshots:
 
     async def run(self) -> None:
         """Until cancelled: look every few seconds, and make one that is due."""
+        # What the start read in drawers needs no memory either.
+        await self.file(Filing(self.state()))
         while True:
             await trio.sleep(LOOK_S)
             if self._due():

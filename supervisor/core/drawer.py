@@ -28,6 +28,7 @@ from supervisor.core.columns import (
     text_of_bytes,
     text_of_column,
 )
+from supervisor.core.contents import Contents
 from supervisor.core.ids import OperationId
 
 if TYPE_CHECKING:  # its module needs this one
@@ -102,7 +103,7 @@ class Drawer:
     ends: array[int]
     sampled: array[int]
     ids: bytes
-    contents: bytes
+    contents: Contents
     samples: tuple[bytes, ...]
     names: Prints
     numbers: Prints
@@ -163,7 +164,7 @@ def drawer_of(given: Iterable[Row]) -> Drawer:
         ends=array("Q", accumulate(len(one.content) for one in packed)),
         sampled=array("H", (samples[one.sample] for one in packed)),
         ids=b"".join(one.ljust(width) for one in ids),
-        contents=b"".join(one.content for one in packed),
+        contents=Contents(b"".join(one.content for one in packed)),
         samples=tuple(samples),
         names=prints_of((name, n) for n, row in enumerate(rows) for name in row.names),
         numbers=prints_of((one.serial, n) for n, one in enumerate(packed)),
@@ -178,7 +179,7 @@ def drawer_text(drawer: Drawer) -> bytes:
         {
             **columns,
             "ids": text_of_bytes(drawer.ids),
-            "contents": text_of_bytes(drawer.contents),
+            "contents": text_of_bytes(drawer.contents[:]),
             "samples": [text_of_bytes(one) for one in drawer.samples],
             "names": drawer.names.texts(),
             "numbers": drawer.numbers.texts(),
@@ -200,7 +201,7 @@ def drawer_in(value: object, unpack: Callable[[Packed], Operation]) -> Drawer:
         ends=column_in("Q", members["ends"]),
         sampled=column_in("H", members["sampled"]),
         ids=bytes_in(members["ids"]),
-        contents=bytes_in(members["contents"]),
+        contents=Contents(bytes_in(members["contents"])),
         samples=tuple(bytes_in(one) for one in cast("list[object]", members["samples"])),
         names=prints_in(members["names"], rows),
         numbers=prints_in(members["numbers"], rows),

@@ -63,6 +63,7 @@ from supervisor.journal.blobs import Loss
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Journal, JournalFull, JournalPoisoned
 from supervisor.journal.records import encode
+from supervisor.scratch import Scratch
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 # What a frame of new work may need; its own size is checked when it is appended.
@@ -138,6 +139,7 @@ class Engine:
         self.full: Callable[[], str | None] = lambda: None
         """Why that is too much for new work; None while it is not."""
         self.blobs = Blobs(config.state_dir)
+        self.scratch = Scratch(config.state_dir)
         self.raw = RawInputs(config.state_dir)
         self.slots = Slots(config.max_running_attempts)
         self.live: dict[AttemptKey, Live] = {}
@@ -254,6 +256,20 @@ class Engine:
         for part in filing.parts():
             self.state = filing.into(self.state, part)
             await trio.lowlevel.checkpoint()
+        await self._put_away()
+
+    async def _put_away(self) -> None:
+        """What drawers hold out of memory, but not while the disk is full."""
+        drawers = self.state.operations.filed.drawers
+        held = [one.contents for one in drawers if one.contents.in_memory]
+        if not held or self.full() is not None:
+            return
+
+        def put() -> None:
+            for one in held:
+                one.keep_in(self.scratch.put)
+
+        await trio.to_thread.run_sync(put)
 
     async def _durable(self, position: int) -> None:
         try:
