@@ -29,10 +29,6 @@ def print_of(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
 
 
-def column(code: Code, numbers: Iterable[int] = ()) -> array[int]:
-    return array(code, numbers)
-
-
 def text_of_column(numbers: array[int]) -> str:
     """Of a machine whose least significant byte comes first, as all that effectd runs on."""
     return text_of_bytes(numbers.tobytes())

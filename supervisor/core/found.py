@@ -41,6 +41,9 @@ class Found(Generic[_Name]):
     def __iter__(self) -> Iterator[_Name]:
         return iter(self.keys())
 
+    def __len__(self) -> int:
+        return len(self.keys())
+
     def keys(self) -> list[_Name]:
         """All names, those of the loose operations first."""
         return [*self.loose, *(name for name, _ in self.filed())]

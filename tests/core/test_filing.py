@@ -183,3 +183,18 @@ def test_a_message_to_a_session_makes_the_one_before_loose_and_it_keeps_its_plac
     core.state = packed(core.state)
     assert first not in core.state.operations.loose
     is_found(core.state, unfiled(core))
+
+
+def test_what_is_nowhere_is_said_to_be():
+    core = Core()
+    done(core, "r")
+    for state in (core.state, packed(core.state)):
+        for absent in (state.operations, state.calls, state.effects, state.messages):
+            with pytest.raises(KeyError):
+                absent["none"]
+        with pytest.raises(KeyError):
+            state.operations.updated_at("none")
+        assert state.operations.filed.numbered(7) is None
+        for one in (state, state.calls, state.finished):
+            assert one != [*state.operations]
+        assert len(state.calls) == 1
