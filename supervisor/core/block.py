@@ -1,8 +1,7 @@
-"""Blocks: tombstones in a fifth of their room, for those that hardly anybody asks for.
+"""Blocks: many tombstones in little room, since hardly anybody asks for one.
 
 What they say is text, compressed; what finds them are prints in columns, which only say where to
-look. So a start reads the columns and leaves the text alone, and a message that is new meets no
-tombstone at all.
+look. So a start reads the columns and leaves the text alone, and so does a message that is new.
 
 A young block has one text. `TEXTS` of these become a full one, whose texts are theirs: what is
 compressed is never compressed again, and what is made in one step takes milliseconds.
