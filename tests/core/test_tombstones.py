@@ -110,6 +110,19 @@ def test_of_a_message_that_came_again_the_last_counts():
     are_a_line([0, 1, 2, 3, RENEW, 4])
 
 
+def test_a_message_that_is_new_unpacks_nothing():
+    found = Tombstones()
+    for n in range(100):
+        found = found.with_one(tombstone(n, n))
+    before = block._tombstones_in.cache_info()
+    for n in range(100, 1_100):
+        assert found.of(tombstone(n, n).message) is None
+        assert found.get(OperationId(f"op_{n}")) is None
+    assert block._tombstones_in.cache_info() == before
+    assert found.of(tombstone(7, 7).message) == tombstone(7, 7)
+    assert block._tombstones_in.cache_info() != before
+
+
 def test_those_of_an_older_snapshot_are_the_same():
     """Its blocks were full ones, and what was behind them may fill young ones."""
     wanted = [tombstone(n, n) for n in range(15)]
