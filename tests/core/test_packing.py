@@ -136,7 +136,7 @@ def test_an_eviction_unpacks_nothing():
     assert not core.state.operations
     assert unpacked.cache_info().misses == before
     assert core.state.catalogue == Catalogue()
-    assert not (core.state.calls or core.state.effects or core.state.messages)
+    assert not [*core.state.calls, *core.state.effects, *core.state.messages]
 
 
 def test_a_card_is_the_same_from_either_form():

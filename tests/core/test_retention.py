@@ -165,7 +165,7 @@ def test_a_session_ends_days_after_its_last_message_and_is_then_not_found():
     assert settled(core) == ["SessionEnded", "TombstoneExpired"]
     empty = State()
     for name in ("sessions", "operations", "messages", "tombstones", "unfinished"):
-        assert len(getattr(core.state, name)) == len(getattr(empty, name))
+        assert [*getattr(core.state, name)] == [*getattr(empty, name)]
     is_the_fold_everywhere(core.frames)
 
 
