@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import tempfile
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 
 import attrs
 
@@ -31,6 +33,7 @@ from supervisor.core.standing import OperationState, operation_state
 from supervisor.core.state import Operation, State
 from supervisor.core.step import CancelAsked, ResumeAsked
 from supervisor.core.whole import lines, state_from
+from supervisor.scratch import Scratch
 
 TITLE = "# What many operations cost"
 MOST = 3.0
@@ -41,11 +44,13 @@ _FILTERS = ("state", "handler", "session", "request_id", "needs", "since")
 
 @attrs.frozen
 class Room:
-    """What a finished operation takes in memory, in bytes: whole, and as a snapshot leaves it."""
+    """What a finished operation takes, in bytes: of memory whole, and when it is filed; and of
+    the scratch file then."""
 
     calls: float
     whole: int
-    packed: int
+    filed: int
+    file: int
 
 
 @attrs.frozen
@@ -78,14 +83,17 @@ def measure(operations: int, count: int, runs: int) -> Report:
 
 def _room(state: State) -> Room:
     finished = list(_finished(lines(state)))
-    tracemalloc.start()
-    kept = state_from(finished)
-    packed = _traced()
-    whole = dict(kept.operations.items())
-    added, count = _traced() - packed, len(whole)
-    tracemalloc.stop()
-    calls = len(kept.calls.keys()) / count
-    return Room(calls, added // count, packed // count)
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = Scratch(Path(directory))
+        tracemalloc.start()
+        kept = state_from(finished)
+        for drawer in kept.operations.filed.drawers:
+            drawer.contents.keep_in(scratch.put)
+        filed = _traced()
+        whole = dict(kept.operations.items())
+        added, count = _traced() - filed, len(whole)
+        tracemalloc.stop()
+        return Room(len(kept.calls) / count, added // count, filed // count, scratch.used // count)
 
 
 def _traced() -> int:
@@ -221,7 +229,7 @@ def answers(report: Report) -> str:
 def _memory(report: Report) -> str:
     room = report.room
     return (
-        f"In memory an operation with {room.calls:.0f} calls takes {room.whole / 1024:.0f} KiB; "
-        f"{room.packed / 1024:.1f} KiB when it is finished and filed, from the next snapshot on "
-        "until it is evicted."
+        f"In memory an operation with {room.calls:.0f} calls takes {room.whole / 1024:.0f} KiB. "
+        f"When it is finished and filed, from the next snapshot on until it is evicted, it takes "
+        f"{room.filed} bytes, and {room.file / 1024:.1f} KiB of a scratch file."
     )

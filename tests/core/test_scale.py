@@ -12,10 +12,12 @@ from supervisor.api.recovery_view import recovery_view
 from supervisor.core.evolve import fold
 from supervisor.core.projection import project
 from supervisor.core.record import Ending, Outcome
+from supervisor.core.whole import lines, state_from
 from supervisor.journal.records import decode, encode
+from supervisor.scratch import Scratch
 from tests.core.agent import KEYED, READ, WRITE, Agent
 from tests.core.crowd import Crowd, crowd, work
-from tests.core.made import KEY, Core, code, effect, terms
+from tests.core.made import KEY, NONE, Core, code, effect, terms
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +149,32 @@ def test_what_an_operation_leaves_in_memory_is_small_and_smaller_when_it_is_evic
     assert len(core.state.operations) == len(core.state.tombstones) == most
     assert (full - begun) / most < 8_000
     assert (evicted - full) / most < 1_200
+
+
+@pytest.mark.parametrize(("calls", "most"), [(1, 200), (10, 500)])
+def test_of_what_is_finished_memory_has_what_finds_it_and_no_more(calls, most, tmp_path):
+    """Measured of thousands: 120 bytes of a dispatch, 320 of an operation with ten calls."""
+    core, count = Agent(), 200
+    for n in range(count):
+        if calls == 1:
+            core.exit(core.begin(terms(effect(contract=NONE)), f"request-{n:012}"))
+            continue
+        core.op = core.message()
+        for m in range(calls):
+            core.completed(WRITE, m)
+        core.end(Ending.DONE)
+    whole, scratch = [*lines(core.state)], Scratch(tmp_path)
+    state_from(whole)  # what is made once is made now
+    tracemalloc.start()
+    try:
+        begun = _traced()
+        filed = state_from(whole).operations.filed
+        for drawer in filed.drawers:
+            drawer.contents.keep_in(scratch.put)
+        assert (len(filed), len(filed.drawers)) == (count, 1)
+        assert (_traced() - begun - len(filed.drawers[0].samples[0])) / count < most
+    finally:
+        tracemalloc.stop()
 
 
 def _traced() -> int:
