@@ -34,6 +34,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def done(core: Core, name: str) -> str:
+    core.wait(1_000)
     call_id = core.begin(terms(effect(contract=NONE)), name)
     core.exit(call_id)
     return core.state.calls[call_id]
@@ -114,6 +115,24 @@ def test_what_moves_while_they_are_filed_stays_as_it_is(data):
             is_found(core.state, unfiled(core))
 
 
+def test_what_goes_or_changes_while_it_is_filed_is_not_there_twice():
+    """One of the drawer that is taken over, one of the first part, and one of the second."""
+    core = Core()
+    first = [done(core, f"a{n}") for n in range(2)]
+    core.state = packed(core.state)
+    later = [done(core, f"b{n}") for n in range(4)]
+    filing = filing_of(core.state)
+    core.put(OperationEvicted(core.now.wall, first[0]), OperationEvicted(core.now.wall, later[0]))
+    core.state = put(core.state, copy(core.state.operations[later[1]]))
+    for n, part in enumerate(filing.parts()):
+        core.state = filing.into(core.state, part)
+        is_found(core.state, unfiled(core))
+        if n == 0:
+            core.put(OperationEvicted(core.now.wall, later[2]))
+    assert [*core.state.operations.loose] == [later[1]]
+    is_found(core.state, unfiled(core))
+
+
 def test_prints_that_are_all_the_same_find_the_same(monkeypatch):
     monkeypatch.setattr(drawer_module, "print_of", lambda _text: 7)
     core = Agent()
@@ -148,7 +167,9 @@ def test_a_drawer_goes_when_all_of_it_left():
     core.state = packed(core.state)
     for left, drawers in zip(range(8, -1, -1), (3, 3, 3, 2, 2, 2, 2, 1, 0), strict=True):
         core.wait(31 * DAY_NS // MS)
-        core.put(OperationEvicted(core.now.wall, core.state.finished.oldest))
+        one = core.state.finished.oldest
+        core.put(OperationEvicted(core.now.wall, one))
+        assert one not in core.state.operations
         filed = core.state.operations.filed
         assert (len(filed), len(filed.drawers)) == (left, drawers)
         assert len(filed.gone) <= 1
@@ -198,3 +219,14 @@ def test_what_is_nowhere_is_said_to_be():
         for one in (state, state.calls, state.finished):
             assert one != [*state.operations]
         assert len(state.calls) == 1
+
+
+def test_what_is_evicted_loose_is_found_by_nothing():
+    core = Core()
+    one = done(core, "r")
+    (call_id,) = core.state.calls
+    core.put(OperationEvicted(core.now.wall, one))
+    assert call_id not in core.state.calls
+    assert ("uid:1000", "r") not in core.state.messages
+    assert not [*core.state.newest([])]
+    is_found(core.state, unfiled(core))

@@ -20,13 +20,13 @@ from supervisor.core.evolve import (
     epoch,
     operation,
     program,
+    put,
     results,
     retention,
     settle,
 )
 from supervisor.core.evolve import open as open_
 from supervisor.core.evolve.attempt import TRANSITIONS
-from supervisor.core.evolve.put import put
 from supervisor.core.evolve.retention import lined_up
 from supervisor.core.ids import OperationId
 from supervisor.core.packing import card_in
@@ -192,7 +192,7 @@ def _count(state: State, operation_id: OperationId, position: int, at: int) -> S
     known = changed(
         known, revision=known.revision + 1, position=position, updated_at=at, finished=finished
     )
-    return lined_up(changed(put(state, known), unfinished=unfinished), known)
+    return lined_up(changed(put.put(state, known), unfinished=unfinished), known)
 
 
 __all__ = ["TRANSITIONS", "evolve", "fold"]
