@@ -9,7 +9,7 @@ from typing import Self
 
 import trio
 
-from sandbox import cgroups, plan, remedies, wire
+from sandbox import cgroups, confine, plan, remedies, wire
 from sandbox.claim import Claim
 from sandbox.pool import PREPARE_S, Pool, Statistics
 from sandbox.process import Process
@@ -68,11 +68,13 @@ class Launcher:
             raise SandboxUnavailable("cgroup", why, remedies.CGROUP)
         claim = Claim.of(cgroup_root) if cgroup_root is not None else None
         try:
-            return cls(Home(uid, gid, cgroup_root), claim, pool, pool_total)
+            launcher = cls(Home(uid, gid, cgroup_root), claim, pool, pool_total)
         except BaseException:
             if claim is not None:
                 claim.close()
             raise
+        confine.ask()
+        return launcher
 
     @property
     def pid(self) -> int:
@@ -119,6 +121,7 @@ class Launcher:
         LauncherLost when it ends again and again: there is something that a restart cannot heal.
         """
         lost: LauncherLost | None = None
+        confine.here()  # asked by `start`
         async with trio.open_nursery() as nursery:
             await nursery.start(self._pool.run)
             task_status.started()

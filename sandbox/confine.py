@@ -68,30 +68,43 @@ class Kernel:
     """Why it is not even known: what came of the question."""
 
 
+_asked: list[subprocess.Popen[bytes]] = []
+
+
+def ask() -> None:
+    """Begin to ask this host's kernel, so that `here` has not to wait for the whole answer. By a
+    process of its own: a unit's SystemCallFilter= kills who makes a call that it does not list."""
+    if _asked or here.cache_info().currsize:
+        return
+    beside = str(Path(__file__).resolve().parent.parent)
+    command = [sys.executable, "-I", "-S", "-c", _ASK, beside]
+    null = subprocess.DEVNULL
+    asked = subprocess.Popen(
+        command, stdin=null, stdout=subprocess.PIPE, stderr=null, env={}, cwd="/"
+    )
+    _asked.append(asked)
+
+
 @functools.cache
 def here() -> Kernel:
-    """This host's kernel, asked once, which takes some 20 ms."""
+    """This host's kernel, asked once, which takes some 20 ms from the first `ask` on."""
+    ask()
     native = struct.calcsize("P") == 8  # a 32-bit Python on a 64-bit kernel makes other calls
     architecture = ARCHITECTURES.get(os.uname().machine) if native else None
-    return Kernel(architecture, *_landlock_here())
+    return Kernel(architecture, *_answered(_asked.pop()))
 
 
-def _landlock_here() -> tuple[int, str]:
-    """The ABI, and why it is not known. By a process of its own: a unit's SystemCallFilter= kills
-    who makes a call that it does not list."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", _ASK, Path(__file__).resolve().parent.parent],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={},
-        cwd="/",
-        timeout=_ASK_S,
-        check=False,
-    )
-    if done.returncode < 0:
-        return 0, f"whoever asks is ended by {signal.Signals(-done.returncode).name}"
-    number = int(done.stdout or -errno.EIO)
+def _answered(asked: subprocess.Popen[bytes]) -> tuple[int, str]:
+    """The ABI, and why it is not known."""
+    with asked:
+        try:
+            said, _ = asked.communicate(timeout=_ASK_S)
+        except BaseException:
+            asked.kill()
+            raise
+    if asked.returncode < 0:
+        return 0, f"whoever asks is ended by {signal.Signals(-asked.returncode).name}"
+    number = int(said or -errno.EIO)
     if number >= 0 or number in (-errno.ENOSYS, -errno.EOPNOTSUPP):
         return max(number, 0), ""
     return 0, os.strerror(-number)

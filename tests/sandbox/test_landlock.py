@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -257,3 +258,23 @@ def test_a_ruleset_that_the_kernel_does_not_take_says_why() -> None:
         landlock.begin(b"0", b"0", b"8")
     # ENOMSG: nothing to deny. ENOSYS and EOPNOTSUPP: no Landlock here.
     assert caught.value.errno in (errno.ENOMSG, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+def test_the_kernel_is_asked_once_beside_the_rest_and_nobody_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known, real = confine.here(), subprocess.Popen
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def noted(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        begun.append(real(*arguments, **options))
+        return begun[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", noted)
+    confine.here.cache_clear()
+    confine.ask()
+    confine.ask()
+    assert len(begun) == 1
+    assert confine.here() == confine.here() == known
+    confine.ask()
+    assert [one.returncode for one in begun] == [0]
