@@ -14,7 +14,7 @@ from config.hidden import guarded, relation
 from config.load.digest import Hashes, Stamp, artifacts_of, handler_digest, stamp_of
 from config.load.files import explained, read_toml, require_private_writing
 from config.load.names import home_of
-from config.load.onefile import Handler, read_handler
+from config.load.onefile import Handler, Programs, read_handler
 from config.manifest import HANDLER_NAME
 from config.problems import ConfigError, Fault, Problem, WrongValueError
 from config.schema import Config
@@ -79,6 +79,7 @@ def load_handlers(
     """
     hashes = Hashes() if hashes is None else hashes
     looking = Looking() if looking is None else looking
+    programs = Programs(config)
     warnings: list[Problem] = []
     found = _listed(config.handlers_dir)
     if found is not None and not config.origin.dev:
@@ -94,7 +95,7 @@ def load_handlers(
         try:
             if stem in looking.dead:
                 raise _unanswered(file)
-            good[stem] = load_handler(config, file, hashes)
+            good[stem] = load_handler(config, file, hashes, programs)
         except ConfigError as error:
             broken[stem] = error
     for name, problems in rewriters(config, good, looking).items():
@@ -106,7 +107,9 @@ def load_handlers(
     return Handlers(good, broken, tuple(warnings), listing)
 
 
-def load_handler(config: Config, file: Path, hashes: Hashes | None = None) -> Handler:
+def load_handler(
+    config: Config, file: Path, hashes: Hashes | None = None, programs: Programs | None = None
+) -> Handler:
     """One manifest on its own, or `ConfigError` with all its problems. Whether it could
     rewrite another handler shows only when all are loaded."""
     hashes = Hashes() if hashes is None else hashes
@@ -122,7 +125,7 @@ def load_handler(config: Config, file: Path, hashes: Hashes | None = None) -> Ha
     except WrongValueError as error:
         problems.append(Problem(str(file), "", error.message, error.fix))
         raise ConfigError(problems) from None
-    read = read_handler(config, name, file, document, hashes)
+    read = read_handler(config, name, file, document, hashes, programs)
     if isinstance(read, Handler) and not problems:
         return read
     if not isinstance(read, Handler):

@@ -56,11 +56,30 @@ class Handler:
         return self.manifest.name
 
 
+class Programs:
+    """What the programs of one load's handlers touch: most have an interpreter in common, and many
+    all of it."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._known: dict[tuple[Path, str], Chain] = {}
+
+    def chain(self, program: Path, search_path: str) -> Chain:
+        """As `chain_of`; WrongValueError too for one that no handler can see."""
+        found = self._known.get((program, search_path))
+        if found is None:
+            found = chain_of(program, search_path)
+            _require_visible(found, self._config)
+            self._known[program, search_path] = found
+        return found
+
+
 @attrs.define
 class _Reading:
     """What has been found while one manifest is read."""
 
     config: Config
+    programs: Programs
     base: Path
     search_path: str
     skipped: frozenset[str]
@@ -80,10 +99,16 @@ class _Reading:
         return Path(os.path.normpath(self.base / text))
 
 
-def read_handler(
-    config: Config, name: str, file: Path, document: dict[str, Any], hashes: Hashes
+def read_handler(  # what it is made of
+    config: Config,
+    name: str,
+    file: Path,
+    document: dict[str, Any],
+    hashes: Hashes,
+    programs: Programs | None = None,
 ) -> Handler | tuple[Fault, ...]:
     """The handler, or all its faults: a fault of one key hides those of no other."""
+    programs = Programs(config) if programs is None else programs
     # Relative paths are relative to where the manifest really is, so that one linked into
     # the manifests directory finds its neighbours.
     base = Path(os.path.realpath(file)).parent
@@ -91,7 +116,8 @@ def read_handler(
     if manifest is None:
         return wrong
     skipped = frozenset(fault.key.partition(".")[0].partition("[")[0] for fault in wrong)
-    reading = _Reading(config, base, manifest.env.get("PATH", FIXED_PATH), skipped, list(wrong))
+    search_path = manifest.env.get("PATH", FIXED_PATH)
+    reading = _Reading(config, programs, base, search_path, skipped, list(wrong))
     reading.faults += [each for each in manifest_faults(manifest) if not reading.skips(each.key)]
     manifest = _placed(completed(attrs.evolve(manifest, name=name)), reading)
     schemas = {key: _schema(manifest, key, reading) for key in ("input_schema", "result_schema")}
@@ -183,8 +209,7 @@ def _command(key: str, words: tuple[str, ...], reading: _Reading) -> tuple[str, 
         return words
     try:
         program = located(words[0], reading.base)
-        chain = chain_of(program, reading.search_path)
-        _require_visible(chain, reading.config)
+        chain = reading.programs.chain(program, reading.search_path)
     except WrongValueError as error:
         reading.fault(f"{key}[0]", error)
         return words
@@ -262,7 +287,10 @@ def _hashed(reading: _Reading, hashes: Hashes) -> dict[str, str] | None:
 
 
 def _exposures(manifest: Manifest, config: Config) -> Iterator[Fault]:
-    """Declared paths that reach what must stay hidden, and commands that lie in it."""
+    """Declared paths that reach what must stay hidden."""
+    sandbox = manifest.sandbox
+    if not (sandbox.read or sandbox.write or sandbox.unix):
+        return
     places = hidden_places(config)
     real = [attrs.evolve(each, path=Path(os.path.realpath(each.path))) for each in places]
     for kind in ("read", "write", "unix"):

@@ -6,6 +6,7 @@ changes; a few stats tell.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -112,7 +113,8 @@ def load_one(config: Config, file: Path) -> Handler:
     ConfigError with all its problems."""
     handler = load_handler(config, file)
     shown = {handler.name: visible(config, handler)}
-    problems = list(_faults(config, handler, {**_others(config, handler.name), **shown}))
+    everybody = {**_others(config, handler.name), **shown}
+    problems = list(_faults(handler, everybody, _reached(config)))
     if problems:
         raise ConfigError(problems)
     return _judged(handler, shown[handler.name])
@@ -123,8 +125,10 @@ def _others(config: Config, name: str) -> dict[str, Visible]:
     return {one.name: visible(config, one) for one in good if one.name != name}
 
 
-def _faults(config: Config, handler: Handler, shown: Mapping[str, Visible]) -> Iterator[Problem]:
-    yield from _closed(config, handler, shown[handler.name])
+def _faults(
+    handler: Handler, shown: Mapping[str, Visible], reached: _Reached | None
+) -> Iterator[Problem]:
+    yield from _closed(handler, shown[handler.name], reached)
     yield from _rewrites(handler, shown)
     yield from _unknown_layers(handler)
 
@@ -136,9 +140,10 @@ def _load(config: Config, looking: Looking, *, strict: bool) -> Handlers:
         looking.look(name)
         shown[name] = visible(config, handler)
     broken: dict[str, list[Problem]] = {}
+    reached = _reached(config)
     for name, handler in handlers.good.items():
         looking.look(name)
-        problems = list(_faults(config, handler, shown))
+        problems = list(_faults(handler, shown, reached))
         if problems:
             broken[name] = problems
     if strict and broken:
@@ -182,35 +187,54 @@ def _doubts(handler: Handler, shown: Visible) -> Iterator[Problem]:
         yield Problem(str(handler.file), "command", message, fix)
 
 
-def _closed(config: Config, handler: Handler, shown: Visible) -> Iterator[Problem]:
-    """What the user that handlers run as cannot get to."""
+class _Reached:
+    """What the user that handlers run as gets to: asked once in a load, whoever asks. Raises
+    WrongValueError for what he does not."""
+
+    def __init__(self, user: User) -> None:
+        self.user = user
+        self.startable = functools.cache(functools.partial(_require_startable, user))
+        self.usable = functools.cache(functools.partial(_require_usable, user))
+
+
+def _reached(config: Config) -> _Reached | None:
     user = handler_user(config)
-    if user is None:
+    return None if user is None else _Reached(user)
+
+
+def _closed(handler: Handler, shown: Visible, reached: _Reached | None) -> Iterator[Problem]:
+    """What the user that handlers run as cannot get to."""
+    if reached is None:
         return
     try:
         for program, chain in zip(programs(handler), shown.chains, strict=True):
             started = program not in handler.manifest.artifacts
             for path in chain:
-                _require_startable(Path(path), user, started=started)
-        for path in map(os.path.realpath, shown.paths):
-            # Files are the chains'; of a library that is shown alone the loader says more.
-            require_usable(Path(path), user, READ | SEARCH if Path(path).is_dir() else 0)
+                reached.startable(path, started)
+        for path in shown.paths:
+            reached.usable(path)
     except WrongValueError as error:
         yield Problem(str(handler.file), "command[0]", error.message, error.fix)
     for key in ("read", "write", "unix"):
         for index, text in enumerate(getattr(handler.manifest.sandbox, key)):
             try:
-                require_reachable(Path(os.path.realpath(text)), user)
+                require_reachable(Path(os.path.realpath(text)), reached.user)
             except WrongValueError as error:
                 at = f"sandbox.{key}[{index}]"
                 yield Problem(str(handler.file), at, error.message, error.fix)
 
 
-def _require_startable(path: Path, user: User, *, started: bool) -> None:
+def _require_startable(user: User, path: str, started: bool) -> None:
     """A script is read by what interprets it; a compiled program only needs to be executable."""
     file = Path(os.path.realpath(path))
     wanted = (SEARCH if started else 0) | (READ if not started or _is_script(file) else 0)
     require_usable(file, user, wanted)
+
+
+def _require_usable(user: User, path: str) -> None:
+    """Files are the chains'; of a library that is shown alone the loader says more."""
+    real = Path(os.path.realpath(path))
+    require_usable(real, user, READ | SEARCH if real.is_dir() else 0)
 
 
 def _is_script(file: Path) -> bool:
