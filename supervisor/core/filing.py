@@ -133,9 +133,8 @@ class Filing:
     def _waiting(self) -> Iterator[tuple[int, Operation]]:
         """Those to be filed, with their places in the line of those to be evicted."""
         loose = self.state.operations.loose
-        for place, one in self.state.loose_finished.items():
-            if packable(loose[one]):
-                yield place, loose[one]
+        line = self.state.loose_finished.items()
+        return ((place, loose[one]) for place, one in line if packable(loose[one]))
 
     def _open_drawer(self) -> Drawer | None:
         """The one that has room."""
