@@ -22,6 +22,8 @@ from supervisor.core.columns import (
     Prints,
     bytes_in,
     column_in,
+    hints_in,
+    hints_of,
     print_of,
     prints_in,
     prints_of,
@@ -40,7 +42,7 @@ FULL_ROWS, FULL_NAMES, FULL_BYTES = 4_096, 1 << 15, 1 << 20
 assert FULL_ROWS <= ROWS
 
 _COLUMNS = ("serials", "places", "updated", "ends", "sampled")
-_MEMBERS = {*_COLUMNS, "ids", "contents", "samples", "names", "numbers"}
+_MEMBERS = {*_COLUMNS, "ids", "contents", "samples", "names", "hints", "numbers"}
 
 
 @attrs.frozen
@@ -106,6 +108,8 @@ class Drawer:
     contents: Contents
     samples: tuple[bytes, ...]
     names: Prints
+    # Of the names: what has not a name's bit need not be searched.
+    hints: bytes
     numbers: Prints
     unpack: Callable[[Packed], Operation]
 
@@ -136,8 +140,16 @@ class Drawer:
         """The rows that may have this name."""
         return self.names.at(print_)
 
+    def may_have(self, print_: int) -> bool:
+        """Whether a name with this print may be in it: mostly, and quickly, not."""
+        hints = self.hints
+        return bool(hints[print_ >> 3 & len(hints) - 1] >> (print_ & 7) & 1)
+
     def numbered(self, serial: int) -> int | None:
         """The row of this serial."""
+        serials = self.numbers.prints
+        if not serials[0] <= serial <= serials[-1]:
+            return None
         return next(iter(self.numbers.at(serial)), None)
 
     def rows(self) -> Iterator[Row]:
@@ -157,6 +169,7 @@ def drawer_of(given: Iterable[Row]) -> Drawer:
     packed = [row.packed for row in rows]
     ids = [one.operation_id.encode() for one in packed]
     width = max(map(len, ids))
+    names = prints_of((name, n) for n, row in enumerate(rows) for name in row.names)
     return Drawer(
         serials=array("Q", (one.serial for one in packed)),
         places=array("Q", (row.place for row in rows)),
@@ -166,7 +179,8 @@ def drawer_of(given: Iterable[Row]) -> Drawer:
         ids=b"".join(one.ljust(width) for one in ids),
         contents=Contents(b"".join(one.content for one in packed)),
         samples=tuple(samples),
-        names=prints_of((name, n) for n, row in enumerate(rows) for name in row.names),
+        names=names,
+        hints=hints_of(names),
         numbers=prints_of((one.serial, n) for n, one in enumerate(packed)),
         unpack=packed[0].unpack,
     )
@@ -182,6 +196,7 @@ def drawer_text(drawer: Drawer) -> bytes:
             "contents": text_of_bytes(drawer.contents[:]),
             "samples": [text_of_bytes(one) for one in drawer.samples],
             "names": drawer.names.texts(),
+            "hints": text_of_bytes(drawer.hints),
             "numbers": drawer.numbers.texts(),
         }
     )
@@ -204,6 +219,7 @@ def drawer_in(value: object, unpack: Callable[[Packed], Operation]) -> Drawer:
         contents=Contents(bytes_in(members["contents"])),
         samples=tuple(bytes_in(one) for one in cast("list[object]", members["samples"])),
         names=prints_in(members["names"], rows),
+        hints=hints_in(members["hints"]),
         numbers=prints_in(members["numbers"], rows),
         unpack=unpack,
     )

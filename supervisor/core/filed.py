@@ -64,10 +64,10 @@ class Filed:
         found = self._found(one)
         return None if found is None else found[0].updated[found[1]]
 
-    def place_of(self, one: OperationId) -> int | None:
-        """Where it stands in the line of those to be evicted."""
-        found = self._found(one)
-        return None if found is None else found[0].places[found[1]]
+    def place_of(self, one: OperationId) -> int:
+        """Where it, which must be there, stands in the line of those to be evicted."""
+        drawer, row = self._there(one)
+        return drawer.places[row]
 
     def with_call(self, call_id: CallId) -> OperationId | None:
         return self._by_card(name_of("call", call_id), lambda card: call_id in _in(card, "calls"))
@@ -93,10 +93,7 @@ class Filed:
 
     def without(self, one: OperationId) -> Filed:
         """It must be there."""
-        found = self._found(one)
-        if found is None:
-            raise KeyError(one)
-        drawer, row = found
+        drawer, row = self._there(one)
         return self.marked(drawer, self.gone.get(drawer, 0) | 1 << row)
 
     def marked(self, drawer: Drawer, gone: int) -> Filed:
@@ -134,19 +131,26 @@ class Filed:
         return ((_card(one), one.operation_id) for one in self)
 
     def _found(self, one: OperationId) -> tuple[Drawer, int] | None:
-        print_ = name_of("operation", one)
-        for drawer in reversed(self.drawers):
-            for row in drawer.named(print_):
-                if self.stands(drawer, row) and drawer.id_at(row) == one:
-                    return drawer, row
-        return None
+        rows = self._named(name_of("operation", one))
+        return next(((drawer, row) for drawer, row in rows if drawer.id_at(row) == one), None)
+
+    def _there(self, one: OperationId) -> tuple[Drawer, int]:
+        found = self._found(one)
+        if found is None:
+            raise KeyError(one)
+        return found
 
     def _by_card(self, print_: int, fits: Fits) -> OperationId | None:
-        for drawer in reversed(self.drawers):
-            for row in drawer.named(print_):
-                if self.stands(drawer, row) and fits(_card(drawer.packed_at(row))):
-                    return drawer.id_at(row)
+        for drawer, row in self._named(print_):
+            if fits(_card(drawer.packed_at(row))):
+                return drawer.id_at(row)
         return None
+
+    def _named(self, print_: int) -> Iterator[tuple[Drawer, int]]:
+        """The rows that may have this name. All drawers are asked for each that is new."""
+        asked = [drawer for drawer in self.drawers if drawer.may_have(print_)]
+        rows = ((drawer, row) for drawer in reversed(asked) for row in drawer.named(print_))
+        return (one for one in rows if self.stands(*one))
 
 
 def _card(packed: Packed) -> dict[str, Any]:

@@ -9,6 +9,8 @@ import pytest
 
 from supervisor.core.columns import (
     column_in,
+    hints_in,
+    hints_of,
     print_of,
     prints_in,
     prints_of,
@@ -70,3 +72,18 @@ def test_what_are_no_prints_is_refused(texts, says):
 def test_columns_are_texts_of_bytes():
     assert [*column_in("H", text_of_bytes(b"\x01\x00\x00\x01"))] == [1, 256]
     assert text_of_column(column_in("Q", "AQAAAAAAAAA=")) == "AQAAAAAAAAA="
+
+
+def test_hints_know_every_print_that_is_there_and_few_others():
+    prints = prints_of((print_of(one), row) for row, one in enumerate(TEXTS))
+    hints = hints_of(prints)
+    assert hints_in(text_of_bytes(hints)) == hints
+
+    def hinted(text: str) -> int:
+        return hints[print_of(text) >> 3 & len(hints) - 1] >> (print_of(text) & 7) & 1
+
+    assert all(map(hinted, TEXTS))
+    assert sum(hinted(f"none {n}") for n in range(10_000)) < 10_000 / 12
+    for wrong in ("", "AAAA"):
+        with pytest.raises(ValueError, match="no hints"):
+            hints_in(wrong)

@@ -153,7 +153,7 @@ def test_what_an_operation_leaves_in_memory_is_small_and_smaller_when_it_is_evic
 
 @pytest.mark.parametrize(("calls", "most"), [(1, 200), (10, 500)])
 def test_of_what_is_finished_memory_has_what_finds_it_and_no_more(calls, most, tmp_path):
-    """Measured of thousands: 120 bytes of a dispatch, 320 of an operation with ten calls."""
+    """Measured of thousands: 125 bytes of a dispatch, 400 of an operation with ten calls."""
     core, count = Agent(), 200
     for n in range(count):
         if calls == 1:

@@ -160,8 +160,9 @@ def replaced(value: dict, name: str, content: bytes) -> None:
         (lambda v: replaced(v[3], "contents", b"\0"), "in its contents"),
         (lambda v: replaced(v[3], "sampled", b"\1\0"), "in its contents"),
         (lambda v: v[3].update(names=[]), "no prints"),
+        (lambda v: v[3].update(hints=""), "no hints"),
     ],
-    ids=range(32),
+    ids=range(33),
 )
 def test_what_is_no_whole_is_refused_and_says_why(change, says):
     value = values_of(both())

@@ -8,6 +8,7 @@ import pytest
 
 from supervisor.core import drawer as drawer_module
 from supervisor.core import filing as filing_module
+from supervisor.core.drawer import Drawer
 from supervisor.core.evolve import put, retention
 from supervisor.core.filed import Filed
 from supervisor.core.filing import Filing
@@ -65,7 +66,7 @@ TABLES: dict[str, tuple[Edit, Callable[[], None]]] = {
         GOES,
     ),
     "a row that left is found": (
-        Edit(Filed._found, "self.stands(drawer, row) and ", ""),
+        Edit(Filed._named, "self.stands(*one)", "one"),
         GOES,
     ),
     "what is loose again keeps its row": (
@@ -97,16 +98,20 @@ TABLES: dict[str, tuple[Edit, Callable[[], None]]] = {
         FOLLOWED,
     ),
     "a name's print is believed": (
-        Edit(Filed._by_card, " and fits(_card(drawer.packed_at(row)))", ""),
+        Edit(Filed._by_card, "if fits(_card(drawer.packed_at(row)))", "if drawer"),
         ALIKE,
     ),
     "an id's print is believed": (
-        Edit(Filed._found, " and drawer.id_at(row) == one", ""),
+        Edit(Filed._found, " if drawer.id_at(row) == one", ""),
         ALIKE,
     ),
     "all are as old as the first": (
         Edit(Filed.updated_at, "found[0].updated[found[1]]", "found[0].updated[0]"),
         ALIKE,
+    ),
+    "a drawer is asked for another end of a print than it has": (
+        Edit(Drawer.may_have, "print_ & 7", "print_ >> 3 & 7"),
+        FOLLOWED,
     ),
     "every drawer is one that has room": (
         Edit(Filing._open_drawer, "drawers and not drawers[-1].full", "drawers"),

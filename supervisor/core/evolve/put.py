@@ -29,10 +29,9 @@ def _loosened(state: State, operation: Operation) -> State:
     one, filed = operation.operation_id, state.operations.filed
     numbers = state.loose_numbers.set(operation.serial, one)
     held = filed.get(one)
-    place = filed.place_of(one)
-    if held is None or place is None:
+    if held is None:
         return changed(state, loose_numbers=numbers)
-    card = card_in(held)
+    card, place = card_in(held), filed.place_of(one)
     return changed(
         state,
         operations=Operations(state.operations.loose, filed.without(one)),
