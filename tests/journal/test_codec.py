@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.journal import codec
-from supervisor.journal.codec import GENESIS, Header, Previous
+from supervisor.journal.codec import GENESIS, Header, Previous, is_filler
 
 HEADER = (
     b"5d5c3a91 000072 0 0 00000000000000000000000000000000 "
@@ -127,3 +127,14 @@ def test_alignment_goes_up_to_the_next_boundary_only(offset, align):
     at = codec.aligned(offset, align)
     assert offset <= at < offset + max(align, 1)
     assert align == 0 or at % align == 0
+
+
+@pytest.mark.parametrize("at", [0, 1, 65_535, 65_536, 131_071, 131_072, 200_000])
+def test_filler_of_any_size_is_compared_to_its_last_byte(at: int) -> None:
+    size = 200_001
+    content = (b"\n" * at + b"x").ljust(size, b"\n")
+    assert is_filler(content, 0, at)
+    assert is_filler(content, at + 1, size)
+    assert not is_filler(content, 0, size)
+    assert not is_filler(content, at, size)
+    assert is_filler(b"\n" * size, 0, size)

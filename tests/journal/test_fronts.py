@@ -238,6 +238,8 @@ def test_after_damaged_padding_nobody_vouches_for_what_was_written() -> None:
     content[content.index(b"\n\n") + 1] ^= 1
     again = Driver(from_contents({**contents, point.name: bytes(content)}))
     assert again.writer.here == again.writer.point
+    again.grow(5)
+    assert again.writer.here == again.writer.point
     again.rotate()
     again.grow(5)
     assert again.writer.here.front == written_to_its_end(again)
