@@ -14,7 +14,7 @@ RECORDS, LIVE = 1_000_000, 100
 READ_S = 900
 # What is kept besides: 1,100 operations, and a tombstone for each of 125,000. Most of this is room
 # for a slow machine.
-MORE_S = 0.5
+MORE_S = 0.8
 
 
 def first_dispatch(daemon: Daemon) -> float:
