@@ -41,7 +41,7 @@ REMEMBERED = 2
 _LEVEL = 1  # the higher ones take twice the time and more, for a twentieth of the room
 _MEMBERS = tuple(one.name for one in attrs.fields(Tombstone))
 _HINTS = 1 << 16
-_LINE = {"operations", "messages", "texts"}
+_LINE = {"operations", "messages", "texts", "hints"}
 _OLDER_LINE = {"operations", "messages", "rest"}
 
 # A session and the message's id in it.
@@ -81,10 +81,7 @@ class Block:
     texts: tuple[bytes, ...]
     operations: Prints
     messages: Prints
-    hints: bytes = attrs.field(init=False, repr=False)
-
-    def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "hints", _hints_of(self.messages.prints))
+    hints: bytes = attrs.field(repr=False)
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -108,11 +105,15 @@ class Block:
 def _block_of(tombstones: Sequence[Tombstone]) -> Block:
     """A young one."""
     columns = [[*map(attrgetter(name), tombstones)] for name in _MEMBERS]
-    return Block(
+    return _hinted(
         (zlib.compress(orjson.dumps(columns), _LEVEL),),
         prints_of((print_of(one.operation_id), row) for row, one in enumerate(tombstones)),
         prints_of((print_of_message(one.message), row) for row, one in enumerate(tombstones)),
     )
+
+
+def _hinted(texts: tuple[bytes, ...], operations: Prints, messages: Prints) -> Block:
+    return Block(texts, operations, messages, _hints_of(messages.prints))
 
 
 @lru_cache(REMEMBERED)
@@ -122,7 +123,7 @@ def _tombstones_in(text: bytes) -> tuple[Tombstone, ...]:
 
 def _joined(blocks: Sequence[Block]) -> Block:
     """One of young ones."""
-    return Block(
+    return _hinted(
         tuple(text for one in blocks for text in one.texts),
         _moved([one.operations for one in blocks]),
         _moved([one.messages for one in blocks]),
@@ -163,6 +164,7 @@ def block_line(block: Block) -> dict[str, list[str]]:
         "operations": block.operations.texts(),
         "messages": block.messages.texts(),
         "texts": [*map(text_of_bytes, block.texts)],
+        "hints": [text_of_bytes(block.hints)],
     }
 
 
@@ -188,7 +190,10 @@ def _block_in(columns: dict[str, list[str]]) -> Block:
         tuple(map(bytes_in, columns["texts"])),
         prints_in(columns["operations"], count),
         prints_in(columns["messages"], count),
+        b"".join(map(bytes_in, columns["hints"])),
     )
+    if len(found.hints) != _HINTS >> 3:
+        raise ValueError("a block has not the hints that one has")
     for one in (found.operations, found.messages):
         if not len(one) == len({*one.rows}) == count:
             raise ValueError(f"a block has not {count} tombstones, or one of them twice")

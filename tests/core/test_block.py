@@ -81,12 +81,14 @@ def test_a_line_is_read_without_its_texts(block):
         (lambda v: v["texts"].__setitem__(1, "*"), "base64"),
         (lambda v: v["texts"].pop(), "not there"),
         (lambda v: v["texts"].append(""), "has not 16"),
+        (lambda v: v["hints"].pop(), "no column of tombstones: hints"),
+        (lambda v: v["hints"].append("AAAA"), "hints"),
         (lambda v: v["messages"].pop(), "no prints"),
         (lambda v: v["messages"].__setitem__(1, v["messages"][1][:16]), "not there"),
         (lambda v: v.update(messages=[v["messages"][0][:32], v["messages"][1][:8]]), "has not 12"),
         (lambda v: v["operations"].__setitem__(1, "AAA" + v["operations"][1][3:]), "twice"),
     ],
-    ids=range(13),
+    ids=range(15),
 )
 def test_what_is_no_block_is_refused_and_says_why(change, says, block):
     line = block_line(block)
