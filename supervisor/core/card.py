@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
-
+from frozen import frozen
 from supervisor.core.catalogue import UNRESOLVED
 from supervisor.core.ids import CallId, EffectId, OperationId, SessionId
 from supervisor.core.record import Kind
@@ -14,7 +13,7 @@ from supervisor.core.state import Operation, Said
 _COUNTED = (*(one.value for one in Said), UNRESOLVED)
 
 
-@attrs.frozen
+@frozen
 class Standing:
     """What an operation is found by that ever changes; the defaults are those of none."""
 
@@ -24,7 +23,7 @@ class Standing:
     outcomes: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Card:
     operation_id: OperationId
     serial: int

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 import attrs
 import orjson
 
+from frozen import frozen
 from supervisor.core.columns import (
     ROWS,
     Prints,
@@ -45,7 +46,7 @@ _COLUMNS = ("serials", "places", "updated", "ends", "sampled")
 _MEMBERS = {*_COLUMNS, "ids", "contents", "samples", "names", "hints", "numbers"}
 
 
-@attrs.frozen
+@frozen
 class Packed:
     """A finished operation in little room, and what is looked at without unpacking it."""
 
@@ -57,7 +58,7 @@ class Packed:
     unpack: Callable[[Packed], Operation]
 
 
-@attrs.frozen
+@frozen
 class Row:
     """One that stands in a drawer, its place in the line, and the prints of all its names."""
 

@@ -21,6 +21,7 @@ import attrs
 import orjson
 from immutables import Map
 
+from frozen import frozen
 from supervisor.core.block import Block, block_in, block_line
 from supervisor.core.card import Card, card_of
 from supervisor.core.catalogue import ALL, Catalogue, Facet
@@ -62,7 +63,7 @@ class NewerWhole(UnknownWhole):
     """A newer version's."""
 
 
-@attrs.frozen
+@frozen
 class Head:
     """The first part. `next_*` are the places that the lines will give next; of the first
     block of tombstones so many are `gone`. `operations` counts those that are not filed; `left`
@@ -87,7 +88,7 @@ class Head:
     left: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Kept:
     """One operation, and its place in the line that it waits in (-1: in none)."""
 
@@ -95,7 +96,7 @@ class Kept:
     place: int = -1
 
 
-@attrs.frozen
+@frozen
 class Carded:
     """In the second version: the card of a finished operation, and its place in the line of those
     to be evicted. The operation is the line behind it."""
@@ -104,7 +105,7 @@ class Carded:
     place: int
 
 
-@attrs.frozen
+@frozen
 class FacetSet:
     """The serials of the operations with one facet, as `Ordered` has them: each node's key, and
     its bits as a hexadecimal number."""
@@ -115,7 +116,7 @@ class FacetSet:
     nodes: tuple[tuple[int, str], ...]
 
 
-@attrs.frozen
+@frozen
 class Index:
     """What finds the operations, filed or not, as long as it is not to be made again."""
 
