@@ -40,7 +40,15 @@ class Os:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
     def listdir(self, directory: int) -> list[str]:
-        return os.listdir(directory)
+        """All names in it, whoever else lists it: how far a listing came stands in what was
+        opened, and a duplicate of a descriptor has that in common with it. So this opens it
+        anew."""
+        fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=directory)
+        try:
+            with os.scandir(fd) as entries:
+                return [entry.name for entry in entries]
+        finally:
+            os.close(fd)
 
     def open(self, directory: int, name: str, *, create: bool = False) -> int:
         """For reading and writing; `create` insists that the name is new."""

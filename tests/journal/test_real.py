@@ -10,6 +10,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -265,3 +266,25 @@ def test_opening_a_journal_of_many_segments_takes_little(tmp_path):
     trio.run(journal.close)
     print(f"{len(frames)} frames in {time.monotonic() - started:.3f} s")
     assert len(frames) == 2000
+
+
+@pytest.mark.guarantee("J2")
+def test_two_that_list_a_directory_at_once_both_see_all_of_it(tmp_path):
+    """Of a start that saw no segment because somebody else was listing, nothing would be safe.
+    How far a listing came stands in what was opened, which both have in common."""
+    names = sorted(f"{n:08}-{n:012}.jnl" for n in range(200))
+    for name in names:
+        (tmp_path / name).touch()
+    fd, seen = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY), []
+
+    def listing() -> None:
+        seen.extend(sorted(REAL.listdir(fd)) == names for _ in range(400))
+
+    threads = [threading.Thread(target=listing) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    os.close(fd)
+    assert len(seen) == 4 * 400
+    assert all(seen)

@@ -84,10 +84,11 @@ def begin(state: State, event: Message, kind: Kind) -> tuple[Record, ...] | Deci
         return Decision(refusal=refusal)
     evicted: tuple[Record, ...] = ()
     if len(state.operations) >= event.operations_kept:
-        if state.finished.oldest is None:
+        oldest = state.finished.oldest
+        if oldest is None:
             detail = f"{len(state.operations)} operations, none of which may go (operations_kept)"
             return refuse("LimitExceeded", detail)
-        evicted = (OperationEvicted(event.now.wall, state.finished.oldest),)
+        evicted = (OperationEvicted(event.now.wall, oldest),)
     accepted = OperationAccepted(
         at=event.now.wall,
         operation_id=event.operation_id,
