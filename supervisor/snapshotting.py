@@ -45,7 +45,7 @@ def content_of(filing: Filing, *, rest_s: float = 0, until: Callable[[], bool]) 
     """The whole of the filing's state in lines, with a rest after each moment of work; the filing
     is done when they are. Raises _Abandoned when `until` says so."""
     began = time.monotonic()
-    for made in itertools.chain(filing.steps(), _lines(filing)):
+    for made in itertools.chain(filing.steps(), lines(filing.state, filing)):
         if made is not None:
             yield made
         if time.monotonic() - began > _WORK_S:
@@ -54,11 +54,6 @@ def content_of(filing: Filing, *, rest_s: float = 0, until: Callable[[], bool]) 
             if rest_s:
                 time.sleep(rest_s)
             began = time.monotonic()
-
-
-def _lines(filing: Filing) -> Iterator[bytes]:
-    """Only begun when the filing is done."""
-    yield from lines(filing.state, filing)
 
 
 @attrs.define

@@ -166,7 +166,7 @@ def lines(state: State, filing: Filing | None = None) -> Iterator[bytes]:
         yield text_of(Kept(operation, _place(state, operation.operation_id)))
     yield text_of(_index(state))
     yield from map(drawer_text, filed.drawers)
-    yield from map(line, map(_columns_of, state.tombstones.blocks))
+    yield from map(line, map(block_line, state.tombstones.blocks))
     yield from map(line, _rows_of(state.tombstones.behind_blocks()))
 
 
@@ -324,10 +324,6 @@ def _kept(kept: Kept) -> _Read:
 
 def _out_of_line() -> UnknownWhole:
     return UnknownWhole("an operation stands in a line that it does not belong to, or in none")
-
-
-def _columns_of(block: Block) -> dict[str, list[str]]:
-    return block_line(block)
 
 
 def _rows_of(tombstones: Iterator[Tombstone]) -> Iterator[list[list[Any]]]:
