@@ -21,7 +21,7 @@ from sandbox import remedies, scarce
 from sandbox.census import boot_id
 from sandbox.client import Launcher
 from sandbox.spec import Missing, SandboxFault, SandboxUnavailable, Spec
-from supervisor import server
+from supervisor import memory, server
 from supervisor.dispatch import Engine, Unavailable, visible
 from supervisor.dispatch.approvals import expire_approvals
 from supervisor.dispatch.queued import run_call
@@ -72,6 +72,7 @@ def run(
     reason to go on for with a journal that its witness knows better.
     """
     started = time.monotonic_ns()
+    memory.spare()
     notifier = Notifier.from_environment()
     listeners = server.inherited()
     _make_directories(config)
@@ -120,6 +121,7 @@ class Daemon:
             launcher=launcher,
             state=replayed.state,
             events=replayed.events,
+            scratch=replayed.scratch,
             groups=_groups,
             unwitnessed=lambda: witness.problem,
         )
@@ -323,6 +325,7 @@ def _snapshots(engine: Engine, replayed: Replayed) -> Snapshots | None:
         journal=replayed.journal,
         state=lambda: engine.state,
         file=engine.file,
+        crowded=lambda: engine.crowded,
         archive=lambda: engine.config.journal.archive_dir,
         full=lambda: engine.full() is not None,
         say=say,

@@ -17,8 +17,10 @@ from config.schema import Config
 from sandbox import census
 from sandbox.spec import Identity as BoxIdentity
 from supervisor.core.decide import decide
+from supervisor.core.drawer import FULL_ROWS
 from supervisor.core.errors import IllegalTransition, Refusal
 from supervisor.core.evolve import evolve, fold
+from supervisor.core.filing import filed
 from supervisor.core.ids import AttemptKey, EffectId
 from supervisor.core.record import Identity
 from supervisor.core.state import State
@@ -31,6 +33,7 @@ from supervisor.journal.file import REAL, Os
 from supervisor.journal.log import Frame, Journal, JournalCorrupt
 from supervisor.journal.opening import Watch
 from supervisor.journal.records import UnknownRecord, decode
+from supervisor.scratch import Scratch
 from supervisor.version import VERSION
 
 # After this a survivor is recorded as alive, and only its own lineage is refused.
@@ -50,6 +53,7 @@ class Replayed:
     journal: Journal | DamagedJournal
     state: State
     events: Events
+    scratch: Scratch
     damage: Refusal | None = None
 
 
@@ -58,20 +62,21 @@ def replay(
 ) -> Replayed:
     """Lock and read the journal, watched; `ahead` may have begun with it. Blocks; raises
     JournalLocked, JournalTooNew, JournalIOError, and what the watch refuses with."""
-    events = Events()
-    state = State()
-    frames = 0
+    events, scratch = Events(), Scratch(config.state_dir)
+    state, frames = State(), 0
 
     def on_snapshot(position: int, content: memoryview) -> None:
         nonlocal state, frames
-        state, frames = state_in(content) if position else State(), 0
+        state, frames = state_in(content, scratch.put) if position else State(), 0
         events.begin_behind(position)
 
     def on_frame(frame: Frame) -> None:
         nonlocal state, frames
         records = decode(frame.payload)
         state = fold(state, frame.position, records)
-        events.replayed(frame.position, records, state)
+        events.replayed(frame.position, frame.payload, records, state)
+        if len(state.loose_finished) >= FULL_ROWS:
+            state = filed(state, scratch.put)
         frames += 1
 
     directory = config.state_dir / "journal"
@@ -92,11 +97,11 @@ def replay(
         detail = f"{directory}: the frame after position {state.position}: {error}"
         damage = Refusal("JournalCorrupt", detail)
     else:
-        return Replayed(journal, state, events)
+        return Replayed(journal, state, events, scratch)
     finally:
         gc.freeze()
         gc.enable()
-    return Replayed(DamagedJournal(state.position, frames), state, events, damage)
+    return Replayed(DamagedJournal(state.position, frames), state, events, scratch, damage)
 
 
 def _damage(corrupt: JournalCorrupt, state: State) -> Refusal:

@@ -4,18 +4,21 @@ A `State` never changes, so taking hold of one costs nothing. It is written by a
 works a moment and rests a moment, so that the loop has the interpreter when it wants it.
 
 Finished operations are filed for it, and that takes their place in memory (see core/filing.py).
+When many are not filed yet, that is done without a snapshot.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import attrs
 import trio
 
+from sandbox import scarce
 from supervisor.core.filing import Filing
 from supervisor.core.state import State
 from supervisor.core.whole import lines
@@ -36,6 +39,8 @@ LOOK_S = 5.0
 RETRY_S, RETRY_MOST_S = 30.0, 3_600.0
 _WORK_S, _REST_S = 0.001, 0.001
 
+_T = TypeVar("_T")
+
 
 class _Abandoned(Exception):  # noqa: N818  # caught where it is asked for
     """There is no time left to finish it."""
@@ -44,10 +49,14 @@ class _Abandoned(Exception):  # noqa: N818  # caught where it is asked for
 def content_of(filing: Filing, *, rest_s: float = 0, until: Callable[[], bool]) -> Iterator[bytes]:
     """The whole of the filing's state in lines, with a rest after each moment of work; the filing
     is done when they are. Raises _Abandoned when `until` says so."""
+    made = itertools.chain(filing.steps(), lines(filing.state, filing))
+    return (line for line in _resting(made, rest_s, until) if line is not None)
+
+
+def _resting(steps: Iterable[_T], rest_s: float, until: Callable[[], bool]) -> Iterator[_T]:
     began = time.monotonic()
-    for made in itertools.chain(filing.steps(), lines(filing.state, filing)):
-        if made is not None:
-            yield made
+    for step in steps:
+        yield step
         if time.monotonic() - began > _WORK_S:
             if until():
                 raise _Abandoned
@@ -63,11 +72,13 @@ class Snapshots:
     journal: Journal
     state: Callable[[], State]
     file: Callable[[Filing], Awaitable[None]]
+    crowded: Callable[[], bool]
     archive: Callable[[], Path | None]
     full: Callable[[], bool]
     say: Callable[[str], None]
     _segment: int = 0
     _failing: bool = False
+    _loose: bool = False
     _made_full: int = 0
     _stopping: bool = False
     _wait_s: float = RETRY_S
@@ -78,9 +89,11 @@ class Snapshots:
 
     async def run(self) -> None:
         """Until cancelled: look every few seconds, and make one that is due."""
-        # What the start read in drawers needs no memory either.
+        # What the start took goes back, and what it read in drawers needs no memory.
         await self.file(Filing(self.state()))
         while True:
+            if self.crowded():
+                await self._file()
             await trio.sleep(LOOK_S)
             if self._due():
                 await self._make(_REST_S)
@@ -98,6 +111,24 @@ class Snapshots:
             self._stopping = False
             deadline = time.monotonic() + AT_STOP_S
             await self._make(0, until=lambda: time.monotonic() > deadline)
+
+    async def _file(self) -> None:
+        """What takes memory that nobody needs, by the same thread in the same way."""
+        filing = Filing(self.state())
+
+        def work() -> None:
+            for _ in _resting(filing.steps(), _REST_S, lambda: self._stopping):
+                pass
+
+        try:
+            await scarce.in_thread(work)
+        except _Abandoned:
+            return
+        except OSError as error:
+            self._unfiled(str(error))
+            return
+        self._loose = False
+        await self.file(filing)
 
     def _behind(self) -> int:
         """How many decisions and marks the next start would have to read."""
@@ -137,6 +168,11 @@ class Snapshots:
             self._made_full += 1
         # What it took to pack them is not lost when nothing could be written.
         await self.file(filing)
+
+    def _unfiled(self, why: str) -> None:
+        if not self._loose:
+            self.say(f"warning: finished operations stay in memory: {why}; it is tried again")
+        self._loose = True
 
     def _failed(self, why: str) -> None:
         if not self._failing:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, cast
@@ -27,6 +27,7 @@ from supervisor.core.columns import (
     prints_of,
     text_of_bytes,
 )
+from supervisor.core.contents import Contents
 from supervisor.core.ids import OperationId, SessionId
 from supervisor.core.session_state import Tombstone
 
@@ -78,7 +79,7 @@ class Block:
     blocks that do not have a message, one in sixteen has its bit at the most.
     """
 
-    texts: tuple[bytes, ...]
+    texts: tuple[Contents, ...]
     operations: Prints
     messages: Prints
     hints: bytes = attrs.field(repr=False)
@@ -88,32 +89,40 @@ class Block:
 
     def __getitem__(self, row: int) -> Tombstone:
         text, rest = divmod(row, ROWS)
-        return _tombstones_in(self.texts[text])[rest]
+        return _tombstones_in(self.texts[text][:])[rest]
 
     def __eq__(self, other: object) -> bool:  # type: ignore[explicit-override]  # 3.12 has it
         """Whether they say the same. Another zlib may have compressed it otherwise."""
         if not isinstance(other, Block):
             return NotImplemented
-        return self.texts == other.texts or self._tombstones() == other._tombstones()
+        return [*self.since(0)] == [*other.since(0)]
 
     __hash__ = None  # type: ignore[assignment]
 
-    def _tombstones(self) -> list[Tombstone]:
-        return [one for text in self.texts for one in _tombstones_in(text)]
+    def since(self, first: int) -> Iterator[Tombstone]:
+        """Those from this row on."""
+        text, rest = divmod(first, ROWS)
+        for one in self.texts[text:]:
+            yield from _tombstones_in(one[:])[rest:]
+            rest = 0
+
+    def held(self) -> Iterator[Contents]:
+        """All that need not be in memory: what is left says what is not in the block."""
+        yield from (*self.texts, *self.operations.held(), *self.messages.held())
 
 
 def _block_of(tombstones: Sequence[Tombstone]) -> Block:
     """A young one."""
     columns = [[*map(attrgetter(name), tombstones)] for name in _MEMBERS]
     return _hinted(
-        (zlib.compress(orjson.dumps(columns), _LEVEL),),
+        (Contents(zlib.compress(orjson.dumps(columns), _LEVEL)),),
         prints_of((print_of(one.operation_id), row) for row, one in enumerate(tombstones)),
         prints_of((print_of_message(one.message), row) for row, one in enumerate(tombstones)),
     )
 
 
-def _hinted(texts: tuple[bytes, ...], operations: Prints, messages: Prints) -> Block:
-    return Block(texts, operations, messages, _hints_of(messages.prints))
+def _hinted(texts: tuple[Contents, ...], operations: Prints, messages: Prints) -> Block:
+    return Block(texts, operations, messages, _hints_of(messages.numbers.part(0, len(messages))))
 
 
 @lru_cache(REMEMBERED)
@@ -135,7 +144,7 @@ def _moved(parts: Iterable[Prints]) -> Prints:
     return prints_of(
         (print_, first * ROWS + row)
         for first, one in enumerate(parts)
-        for print_, row in zip(one.prints, one.rows, strict=True)
+        for print_, row in one.pairs()
     )
 
 
@@ -163,7 +172,7 @@ def block_line(block: Block) -> dict[str, list[str]]:
     return {
         "operations": block.operations.texts(),
         "messages": block.messages.texts(),
-        "texts": [*map(text_of_bytes, block.texts)],
+        "texts": [text_of_bytes(one[:]) for one in block.texts],
         "hints": [text_of_bytes(block.hints)],
     }
 
@@ -187,7 +196,7 @@ def block_in(value: object) -> Block:
 def _block_in(columns: dict[str, list[str]]) -> Block:
     count = len(columns["texts"]) * ROWS
     found = Block(
-        tuple(map(bytes_in, columns["texts"])),
+        tuple(Contents(bytes_in(one)) for one in columns["texts"]),
         prints_in(columns["operations"], count),
         prints_in(columns["messages"], count),
         b"".join(map(bytes_in, columns["hints"])),

@@ -5,14 +5,23 @@ Where they are is no part of the value: whoever has a better place than memory p
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
 
 
 class Held(Protocol):
     """Bytes, or what gives them: a slice of so many of them is bytes."""
 
     def __getitem__(self, part: slice, /) -> bytes: ...
+
+
+Put = Callable[[bytes], Held]
+"""Puts bytes somewhere, and gives what gives them."""
+
+
+def in_memory(content: bytes) -> Held:
+    """Puts them nowhere else."""
+    return content
 
 
 class Contents:
@@ -32,7 +41,23 @@ class Contents:
     def in_memory(self) -> bool:
         return isinstance(self._held, bytes)
 
-    def keep_in(self, put: Callable[[bytes], Held]) -> None:
+    def keep_in(self, put: Put) -> None:
         """Have them where `put` puts them, if they are in memory."""
         if isinstance(self._held, bytes):
             self._held = put(self._held)
+
+
+class Holds(Protocol):
+    def held(self) -> Iterable[Contents]:
+        """All of it that need not be in memory."""
+        ...
+
+
+_Holds = TypeVar("_Holds", bound=Holds)
+
+
+def away(holds: _Holds, put: Put) -> _Holds:
+    """The same, with that where `put` puts it."""
+    for one in holds.held():
+        one.keep_in(put)
+    return holds

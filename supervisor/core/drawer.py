@@ -8,9 +8,8 @@ compared with its card before it is believed.
 from __future__ import annotations
 
 import zlib
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 
@@ -20,16 +19,17 @@ import orjson
 from frozen import frozen
 from supervisor.core.columns import (
     ROWS,
+    Column,
     Prints,
     bytes_in,
     column_in,
+    column_of,
     hints_in,
     hints_of,
     print_of,
     prints_in,
     prints_of,
     text_of_bytes,
-    text_of_column,
 )
 from supervisor.core.contents import Contents
 from supervisor.core.ids import OperationId
@@ -100,18 +100,20 @@ def names_of(
 class Drawer:
     """A column for each thing; contents end where `ends` says, ids are all of one width."""
 
-    serials: array[int]
-    places: array[int]
-    updated: array[int]
-    ends: array[int]
-    sampled: array[int]
-    ids: bytes
+    serials: Column
+    places: Column
+    updated: Column
+    ends: Column
+    sampled: Column
+    ids: Contents
     contents: Contents
-    samples: tuple[bytes, ...]
+    samples: tuple[Contents, ...]
     names: Prints
     # Of the names: what has not a name's bit need not be searched.
     hints: bytes
     numbers: Prints
+    # The place of its first row: who wants the oldest looks into no drawer whose turn is later.
+    first: int
     unpack: Callable[[Packed], Operation]
 
     def __len__(self) -> int:
@@ -133,7 +135,7 @@ class Drawer:
             self.serials[row],
             self.updated[row],
             self.contents[begin : self.ends[row]],
-            self.samples[self.sampled[row]],
+            self.samples[self.sampled[row]][:],
             self.unpack,
         )
 
@@ -143,22 +145,27 @@ class Drawer:
 
     def may_have(self, print_: int) -> bool:
         """Whether a name with this print may be in it: mostly, and quickly, not."""
-        hints = self.hints
-        return bool(hints[print_ >> 3 & len(hints) - 1] >> (print_ & 7) & 1)
+        bit = print_ % (len(self.hints) << 3)
+        return bool(self.hints[bit >> 3] >> (bit & 7) & 1)
 
     def numbered(self, serial: int) -> int | None:
         """The row of this serial."""
-        serials = self.numbers.prints
-        if not serials[0] <= serial <= serials[-1]:
+        if not self.numbers.fences[0] <= serial <= self.numbers.last:
             return None
         return next(iter(self.numbers.at(serial)), None)
 
     def rows(self) -> Iterator[Row]:
         names: list[list[int]] = [[] for _ in range(len(self))]
-        for print_, row in zip(self.names.prints, self.names.rows, strict=True):
+        for print_, row in self.names.pairs():
             names[row].append(print_)
         for row, place in enumerate(self.places):
             yield Row(self.packed_at(row), place, tuple(names[row]))
+
+    def held(self) -> Iterator[Contents]:
+        """All that need not be in memory: what is left says what is not in the drawer."""
+        yield from (getattr(self, name).contents for name in _COLUMNS)
+        yield from (self.ids, self.contents, *self.samples)
+        yield from (*self.names.held(), *self.numbers.held())
 
 
 def drawer_of(given: Iterable[Row]) -> Drawer:
@@ -172,30 +179,31 @@ def drawer_of(given: Iterable[Row]) -> Drawer:
     width = max(map(len, ids))
     names = prints_of((name, n) for n, row in enumerate(rows) for name in row.names)
     return Drawer(
-        serials=array("Q", (one.serial for one in packed)),
-        places=array("Q", (row.place for row in rows)),
-        updated=array("Q", (one.updated_at for one in packed)),
-        ends=array("Q", accumulate(len(one.content) for one in packed)),
-        sampled=array("H", (samples[one.sample] for one in packed)),
-        ids=b"".join(one.ljust(width) for one in ids),
+        serials=column_of("Q", (one.serial for one in packed)),
+        places=column_of("Q", (row.place for row in rows)),
+        updated=column_of("Q", (one.updated_at for one in packed)),
+        ends=column_of("Q", accumulate(len(one.content) for one in packed)),
+        sampled=column_of("H", (samples[one.sample] for one in packed)),
+        ids=Contents(b"".join(one.ljust(width) for one in ids)),
         contents=Contents(b"".join(one.content for one in packed)),
-        samples=tuple(samples),
+        samples=tuple(map(Contents, samples)),
         names=names,
         hints=hints_of(names),
         numbers=prints_of((one.serial, n) for n, one in enumerate(packed)),
+        first=rows[0].place,
         unpack=packed[0].unpack,
     )
 
 
 def drawer_text(drawer: Drawer) -> bytes:
     """The drawer as a line of JSON. The same drawer gives the same line, in any process."""
-    columns = {name: text_of_column(getattr(drawer, name)) for name in _COLUMNS}
+    columns = {name: getattr(drawer, name).text() for name in _COLUMNS}
     return orjson.dumps(
         {
             **columns,
-            "ids": text_of_bytes(drawer.ids),
+            "ids": text_of_bytes(drawer.ids[:]),
             "contents": text_of_bytes(drawer.contents[:]),
-            "samples": [text_of_bytes(one) for one in drawer.samples],
+            "samples": [text_of_bytes(one[:]) for one in drawer.samples],
             "names": drawer.names.texts(),
             "hints": text_of_bytes(drawer.hints),
             "numbers": drawer.numbers.texts(),
@@ -209,19 +217,20 @@ def drawer_in(value: object, unpack: Callable[[Packed], Operation]) -> Drawer:
     if members.keys() != _MEMBERS or not isinstance(members["samples"], list):
         raise ValueError("no drawer of operations")
     serials = column_in("Q", members["serials"])
-    rows = len(serials)
+    places, rows = column_in("Q", members["places"]), len(serials)
     made = Drawer(
         serials=serials,
-        places=column_in("Q", members["places"]),
+        places=places,
         updated=column_in("Q", members["updated"]),
         ends=column_in("Q", members["ends"]),
         sampled=column_in("H", members["sampled"]),
-        ids=bytes_in(members["ids"]),
+        ids=Contents(bytes_in(members["ids"])),
         contents=Contents(bytes_in(members["contents"])),
-        samples=tuple(bytes_in(one) for one in cast("list[object]", members["samples"])),
+        samples=tuple(Contents(bytes_in(one)) for one in cast("list[object]", members["samples"])),
         names=prints_in(members["names"], rows),
         hints=hints_in(members["hints"]),
         numbers=prints_in(members["numbers"], rows),
+        first=places[0],
         unpack=unpack,
     )
     _checked(made)
@@ -233,7 +242,7 @@ def _checked(drawer: Drawer) -> None:
     lengths = {len(getattr(drawer, name)) for name in _COLUMNS} | {len(drawer.numbers)}
     if not rows or lengths != {rows} or len(drawer.ids) % rows:
         raise ValueError("the columns of a drawer have not as many rows each")
-    if max(drawer.sampled) >= len(drawer.samples) or drawer.ends[-1] != len(drawer.contents):
+    if max(drawer.sampled) >= len(drawer.samples) or drawer.ends[rows - 1] != len(drawer.contents):
         raise ValueError("a drawer's rows are not in its contents")
-    if any(one >= after for one, after in zip(drawer.places, drawer.places[1:], strict=False)):
+    if any(one >= after for one, after in pairwise(drawer.places)):
         raise ValueError("a drawer's rows are not in order")

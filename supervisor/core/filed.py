@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -40,7 +41,20 @@ class Filed:
 
     def in_line(self) -> Iterator[tuple[int, OperationId]]:
         """Each with its place, the oldest first."""
-        return heapq.merge(*(self._in_line(drawer) for drawer in self.drawers))
+        waiting = sorted(self.drawers, key=attrgetter("first"), reverse=True)
+        begun: list[tuple[int, OperationId, Iterator[tuple[int, OperationId]]]] = []
+        while waiting or begun:
+            # Mostly whoever asks wants the first alone: no drawer is opened before its turn.
+            while waiting and (not begun or waiting[-1].first < begun[0][0]):
+                line = self._in_line(waiting.pop())
+                heapq.heappush(begun, (*next(line), line))
+            place, one, line = begun[0]
+            yield place, one
+            after = next(line, None)
+            if after is None:
+                heapq.heappop(begun)
+            else:
+                heapq.heapreplace(begun, (*after, line))
 
     def calls(self) -> Iterator[tuple[CallId, OperationId]]:
         """Each call with its operation."""

@@ -7,11 +7,12 @@ drawer at a time. Nothing is filed by a record.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
 from supervisor.core.card import Card, card_of
+from supervisor.core.contents import Put, away
 from supervisor.core.drawer import Drawer, Row, drawer_of, is_full, names_of
 from supervisor.core.evolve.put import without_loose
 from supervisor.core.filed import Filed
@@ -24,21 +25,28 @@ PART = 256
 
 
 class Filler:
-    """A drawer that is being filled; it may begin with what another one holds."""
+    """A drawer that is being filled."""
 
-    def __init__(self, begun: Iterable[Row] = ()) -> None:
-        self._rows = [*begun]
-        self._packer = Packer(row.packed for row in self._rows)
-        self._names = sum(len(row.names) for row in self._rows)
-        self._bytes = sum(len(row.packed.content) for row in self._rows)
+    def __init__(self) -> None:
+        self._rows: list[Row] = []
+        self._packer = Packer()
+        self._names = self._bytes = 0
+
+    def hold(self, row: Row) -> None:
+        """One that another drawer has."""
+        self._packer.learn(row.packed)
+        self._put(row)
 
     def add(self, card: Card, text: bytes, place: int) -> None:
         packed = self._packer.packed(card, text)
         message = (card.session_id, card.request_id)
         names = names_of(card.operation_id, message, card.calls, card.effects)
-        self._rows.append(Row(packed, place, names))
-        self._names += len(names)
-        self._bytes += len(packed.content)
+        self._put(Row(packed, place, names))
+
+    def _put(self, row: Row) -> None:
+        self._rows.append(row)
+        self._names += len(row.names)
+        self._bytes += len(row.packed.content)
 
     @property
     def empty(self) -> bool:
@@ -60,6 +68,21 @@ class Made:
     drawer: Drawer
     operations: tuple[Operation, ...]
     before: Drawer | None
+    # The row of each serial.
+    rows: Mapping[int, int]
+
+    def bits(self, serials: Iterable[int]) -> int:
+        """The rows of these, as `Filed` marks them."""
+        bits = 0
+        for serial in serials:
+            bits |= 1 << self.rows[serial]
+        return bits
+
+
+def _made(filler: Filler, operations: Iterable[Operation], before: Drawer | None) -> Made:
+    drawer = filler.drawer()
+    rows = {serial: row for row, serial in enumerate(drawer.serials)}
+    return Made(drawer, tuple(operations), before, rows)
 
 
 @attrs.frozen(eq=False)
@@ -80,19 +103,23 @@ class Filing:
 
     def steps(self) -> Iterator[None]:
         """Do it; after each step there may be a rest."""
-        before = self._open_drawer()
-        filler = Filler(self._rows_of(before))
-        operations: list[Operation] = []
-        for place, operation in self._waiting():
+        waiting = [*self._waiting()]
+        if not waiting:
+            return
+        before, filler, operations = self._open_drawer(), Filler(), list[Operation]()
+        for row in self._rows_of(before):
+            filler.hold(row)
+            yield
+        for place, operation in waiting:
             filler.add(card_of(operation), text_of(operation), place)
             operations.append(operation)
             yield
             if filler.full:
-                self.made.append(Made(filler.drawer(), tuple(operations), before))
+                self.made.append(_made(filler, operations, before))
                 filler, operations, before = Filler(), [], None
                 yield
         if operations:
-            self.made.append(Made(filler.drawer(), tuple(operations), before))
+            self.made.append(_made(filler, operations, before))
 
     @property
     def filed(self) -> Filed:
@@ -119,9 +146,9 @@ class Filing:
         drawer, filed = part.made.drawer, state.operations.filed
         loose = state.operations.loose
         kept = [one for one in part.operations if loose.get(one.operation_id) is one]
-        now = _bits(drawer, (one.serial for one in kept))
+        now = part.made.bits(one.serial for one in kept)
         if part.first:
-            new = _bits(drawer, (one.serial for one in part.made.operations))
+            new = part.made.bits(one.serial for one in part.made.operations)
             gone = (self._left_since(state, part.made) | new) & ~now
             filed = filed.replaced(part.made.before, drawer, gone)
         elif drawer in filed.drawers:
@@ -155,17 +182,7 @@ class Filing:
         now = filed.gone.get(before, 0) if before in filed.drawers else all_
         left = now & ~self.state.operations.filed.gone.get(before, 0)
         rows = (row for row in range(len(before)) if left >> row & 1)
-        return _bits(made.drawer, (before.serials[row] for row in rows))
-
-
-def _bits(drawer: Drawer, serials: Iterable[int]) -> int:
-    """The rows of these, as `Filed` marks them."""
-    bits = 0
-    for serial in serials:
-        row = drawer.numbered(serial)
-        assert row is not None
-        bits |= 1 << row
-    return bits
+        return made.bits(before.serials[row] for row in rows)
 
 
 def filing_of(state: State) -> Filing:
@@ -174,3 +191,13 @@ def filing_of(state: State) -> Filing:
     for _ in filing.steps():
         pass
     return filing
+
+
+def filed(state: State, put: Put) -> State:
+    """The same state with all of it done; what need not be in memory is where `put` puts it."""
+    filing = filing_of(state)
+    for part in filing.parts():
+        state = filing.into(state, part)
+    for one in filing.made:
+        away(one.drawer, put)
+    return state

@@ -7,7 +7,6 @@ Nothing is packed by a record: who writes a snapshot does it (see filing.py).
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
 from functools import lru_cache
 
 import orjson
@@ -58,8 +57,15 @@ class Packer:
     """Packs many. Operations that call the same handlers are much alike, so the first of them is
     the sample that the others are compressed against: they take a third of the room then."""
 
-    def __init__(self, others: Iterable[Packed] = ()) -> None:
-        self._samples = {_card(one).standing.handlers: one.sample for one in _first_of(others)}
+    def __init__(self) -> None:
+        self._samples: dict[tuple[str, ...], bytes] = {}
+        self._learned: set[bytes] = set()
+
+    def learn(self, other: Packed) -> None:
+        """The sample that another one was packed with."""
+        if other.sample and other.sample not in self._learned:
+            self._learned.add(other.sample)
+            self._samples[_card(other).standing.handlers] = other.sample
 
     def packed(self, card: Card, operation: bytes) -> Packed:
         """Of an operation that is there as text."""
@@ -73,14 +79,6 @@ class Packer:
         if handlers not in self._samples and len(self._samples) < SAMPLES:
             self._samples[handlers] = text[:SAMPLE]
         return self._samples.get(handlers, b"")
-
-
-def _first_of(others: Iterable[Packed]) -> Iterable[Packed]:
-    """The first with each sample."""
-    found: dict[bytes, Packed] = {}
-    for one in others:
-        found.setdefault(one.sample, one)
-    return (one for sample, one in found.items() if sample)
 
 
 def card_in(held: Operation | Packed) -> Card:

@@ -48,7 +48,7 @@ class Tombstones:
     def __iter__(self) -> Iterator[Tombstone]:
         """Oldest first."""
         for block in self.blocks:
-            yield from map(block.__getitem__, range(self._begin(block), len(block)))
+            yield from block.since(self._begin(block))
         yield from self.recent
 
     def __reversed__(self) -> Iterator[Tombstone]:

@@ -26,6 +26,7 @@ from supervisor.core.block import Block, block_in, block_line
 from supervisor.core.card import Card, card_of
 from supervisor.core.catalogue import ALL, Catalogue, Facet
 from supervisor.core.cataloguing import catalogue_of
+from supervisor.core.contents import Put, away, in_memory
 from supervisor.core.drawer import Drawer, drawer_in, drawer_text
 from supervisor.core.filed import NONE_FILED, Filed
 from supervisor.core.filing import Filing, Filler, filing_of
@@ -212,14 +213,18 @@ def _head(state: State, loose: int, filed: Filed) -> Head:
     )
 
 
-def state_from(given: Iterable[bytes]) -> State:
-    """The state whose lines these are. Raises UnknownWhole."""
+def state_from(given: Iterable[bytes], put: Put = in_memory) -> State:
+    """The state whose lines these are; what need not be in memory is put elsewhere as it is read.
+    Raises UnknownWhole."""
     text = iter(given)
     values = _values(text)
     head = _head_from(next(values, None))
     sessions = [read(Session, next(values, None)) for _ in range(head.sessions)]
-    whole = _operations(head, values) if head.whole == VERSION else _older(head, values, text)
-    tombstones = _tombstones(values, head)
+    if head.whole == VERSION:
+        whole = _operations(head, values, put)
+    else:
+        whole = _older(head, values, text, put)
+    tombstones = _tombstones(values, head, put)
     if next(text, None) is not None:
         raise UnknownWhole("there is more than the head says")
     state = _indexed(whole, tombstones)
@@ -233,12 +238,13 @@ def state_from(given: Iterable[bytes]) -> State:
     return attrs.evolve(state, sessions=by_id)
 
 
-def _operations(head: Head, values: Iterator[Any]) -> _Whole:
+def _operations(head: Head, values: Iterator[Any], put: Put) -> _Whole:
     loose = [_kept(read(Kept, next(values, None))) for _ in range(head.operations)]
     index = read(Index, next(values, None))
     filed = NONE_FILED
     for left in head.left:
-        filed = filed.replaced(None, *_drawer(next(values, None), left))
+        drawer, gone = _drawer(next(values, None), left)
+        filed = filed.replaced(None, away(drawer, put), gone)
     catalogue = Catalogue(
         Map(_facet(one) for one in index.facets),
         Map(((uid, state), count) for uid, state, count in index.counts),
@@ -265,7 +271,7 @@ def _facet(given: FacetSet) -> tuple[Facet, Ordered]:
     return (given.kind, value), Ordered(nodes, given.size)
 
 
-def _older(head: Head, values: Iterator[Any], text: Iterator[bytes]) -> _Whole:
+def _older(head: Head, values: Iterator[Any], text: Iterator[bytes], put: Put) -> _Whole:
     """Of an older version: a finished operation in two lines, or in one as the others."""
     loose: list[_Read] = []
     filler, drawers, cards = Filler(), list[Drawer](), list[Card]()
@@ -283,10 +289,10 @@ def _older(head: Head, values: Iterator[Any], text: Iterator[bytes]) -> _Whole:
         cards.append(one.card)
         filler.add(one.card, operation, one.place)
         if filler.full:
-            drawers.append(filler.drawer())
+            drawers.append(away(filler.drawer(), put))
             filler = Filler()
     if not filler.empty:
-        drawers.append(filler.drawer())
+        drawers.append(away(filler.drawer(), put))
     filed = NONE_FILED
     for drawer in drawers:
         filed = filed.replaced(None, drawer, 0)
@@ -333,8 +339,8 @@ def _rows_of(tombstones: Iterator[Tombstone]) -> Iterator[list[list[Any]]]:
         yield rows
 
 
-def _tombstones(given: Iterator[Any], head: Head) -> Tombstones:
-    blocks = tuple(_block(next(given, None)) for _ in range(head.blocks))
+def _tombstones(given: Iterator[Any], head: Head, put: Put) -> Tombstones:
+    blocks = tuple(away(_block(next(given, None)), put) for _ in range(head.blocks))
     first = head.next_buried - head.tombstones
     try:
         rows = _rows(given, head.tombstones + head.gone - sum(map(len, blocks)))

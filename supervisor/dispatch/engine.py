@@ -24,6 +24,7 @@ from sandbox import scarce
 from sandbox.census import boot_id
 from sandbox.client import Launcher
 from sandbox.spec import Missing
+from supervisor.core.contents import away, in_memory
 from supervisor.core.decide import decide
 from supervisor.core.decide.results import given
 from supervisor.core.errors import Refusal
@@ -57,12 +58,13 @@ from supervisor.core.step import (
 )
 from supervisor.dispatch import visible
 from supervisor.dispatch.blobs import Blobs, Value
-from supervisor.dispatch.events import Events
+from supervisor.dispatch.events import Events, Page, page_of
 from supervisor.dispatch.inputs import RawInputs
 from supervisor.journal.blobs import Loss
 from supervisor.journal.damaged import DamagedJournal
 from supervisor.journal.log import Journal, JournalFull, JournalPoisoned
 from supervisor.journal.records import encode
+from supervisor.memory import give_back
 from supervisor.scratch import Scratch
 
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -102,6 +104,10 @@ class Slots:
         return limiter
 
 
+# So many finished operations are not filed at the most, and what comes between two looks.
+LOOSE = 512
+
+
 @attrs.define
 class Live:
     """A running attempt as others may touch it."""
@@ -113,7 +119,7 @@ class Live:
 class Engine:
     """One state directory's state, and the tasks that carry out its directives."""
 
-    def __init__(  # made in one place, by name
+    def __init__(  # noqa: PLR0913  # made in one place, by name
         self,
         *,
         config: Config,
@@ -122,6 +128,7 @@ class Engine:
         launcher: Launcher,
         state: State,
         events: Events,
+        scratch: Scratch,
         groups: Groups,
         unwitnessed: Callable[[], str | None] = lambda: None,
     ) -> None:
@@ -131,6 +138,7 @@ class Engine:
         self.launcher = launcher
         self.state = state
         self.events = events
+        self.scratch = scratch
         self.groups = groups
         self.unwitnessed = unwitnessed
         """Why the journal's witness is not told any more; None while it is."""
@@ -139,7 +147,6 @@ class Engine:
         self.full: Callable[[], str | None] = lambda: None
         """Why that is too much for new work; None while it is not."""
         self.blobs = Blobs(config.state_dir)
-        self.scratch = Scratch(config.state_dir)
         self.raw = RawInputs(config.state_dir)
         self.slots = Slots(config.max_running_attempts)
         self.live: dict[AttemptKey, Live] = {}
@@ -248,8 +255,13 @@ class Engine:
             self.approvals_changed.unpark_all()
         self.state = state
         self.raw.let_go(records, state)
-        self.events.queue(position, records, state)
+        self.events.queue(position, payload, records, state)
         return position
+
+    @property
+    def crowded(self) -> bool:
+        """Whether much is in memory that need not be there."""
+        return len(self.state.loose_finished) >= LOOSE or self.events.crowded
 
     async def file(self, filing: Filing) -> None:
         """The same state in less room, a part in each turn of the loop."""
@@ -259,17 +271,21 @@ class Engine:
         await self._put_away()
 
     async def _put_away(self) -> None:
-        """What drawers hold out of memory, but not while the disk is full."""
-        drawers = self.state.operations.filed.drawers
-        held = [one.contents for one in drawers if one.contents.in_memory]
-        if not held or self.full() is not None:
-            return
+        """What is hardly ever looked at into less memory, or out of it while the disk has room."""
+        state, events = self.state, self.events.full_pages()
+        put = in_memory if self.full() is not None else self.scratch.put
 
-        def put() -> None:
-            for one in held:
-                one.keep_in(self.scratch.put)
+        def work() -> list[Page]:
+            for drawer in state.operations.filed.drawers:
+                away(drawer, put)
+            for block in state.tombstones.blocks:
+                away(block, put)
+            pages = [*map(page_of, events)]
+            give_back()
+            return pages
 
-        await trio.to_thread.run_sync(put)
+        with contextlib.suppress(OSError):  # no thread is to be had now: the next time, then
+            self.events.put_in(await scarce.in_thread(work))
 
     async def _durable(self, position: int) -> None:
         try:

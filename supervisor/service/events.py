@@ -45,23 +45,31 @@ async def _stream(
     context: Context, command: routes.GetEvents, uid: int | None
 ) -> AsyncIterator[bytes]:
     """Each frame's facts once; an empty line when nothing happens for a while."""
-    position = command.after
+    position, only, events = command.after, command.operation_id, context.engine.events
     while True:
-        lines = b""
-        for event in context.engine.events.after(position):
-            position = event.position
-            if uid is None or event.owner in {uid, None}:
-                shown = event.records if uid is None else _of_clients(event.records)
-                lines += _event_lines(event.position, shown, command.operation_id)
-        if lines:
-            yield lines
-        elif not command.follow:
+        said = False
+        for part in events.after(position):
+            lines = bytearray()
+            for event in part:
+                position = event.position
+                # What does not have the id in it need not be read: it is not about it.
+                about_it = only is None or only.encode() in event.payload
+                if about_it and (uid is None or event.owner in {uid, None}):
+                    shown = event.records if uid is None else _of_clients(event.records)
+                    lines += _event_lines(position, shown, only)
+            if lines:
+                said = True
+                yield bytes(lines)
+            await trio.lowlevel.checkpoint()
+        # There may be more meanwhile; from here on to the wait nothing else happens.
+        if said or events.latest > position:
+            continue
+        if not command.follow:
             return
-        else:
-            with trio.move_on_after(_IDLE_S) as idle:
-                await context.engine.events.changed()
-            if idle.cancelled_caught:
-                yield b"\n"
+        with trio.move_on_after(_IDLE_S) as idle:
+            await events.changed()
+        if idle.cancelled_caught:
+            yield b"\n"
 
 
 def _of_clients(records: Iterable[Record]) -> list[Record]:

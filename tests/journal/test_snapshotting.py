@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -34,6 +35,10 @@ class Full(Os):
 
 async def nothing_filed(_filing: Filing) -> None:
     pass
+
+
+def roomy() -> bool:
+    return False
 
 
 class Nameless(Full):
@@ -79,7 +84,9 @@ async def test_a_failed_snapshot_is_tried_again_less_and_less_often_until_it_wor
     journal = Journal.open(tmp_path / "j", lambda _frame: None, segment_bytes=65_536, os_=disk)
     journal.start()
     await journal.durable(journal.append(b'["first"]'))
-    snapshots = Snapshots(journal, State, nothing_filed, lambda: None, lambda: False, said.append)
+    snapshots = Snapshots(
+        journal, State, nothing_filed, roomy, lambda: None, lambda: False, said.append
+    )
     with trio.CancelScope() as scope:
         await snapshots.run()
     assert slept[: 2 * TRIES + 1] == [*waits(TRIES), LOOK_S]
@@ -134,8 +141,58 @@ async def test_what_was_packed_for_a_snapshot_stays_so_whether_it_was_made_or_no
     journal.start()
     await decided()
     snapshots = Snapshots(
-        journal, lambda: core.state, file, lambda: None, lambda: False, lambda _: None
+        journal, lambda: core.state, file, roomy, lambda: None, lambda: False, lambda _: None
     )
     with trio.CancelScope() as scope:
         await snapshots.run()
     await journal.close()
+
+
+async def test_many_that_are_finished_are_filed_without_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as a thread is to be had; that there is none is said once."""
+    core, said, looks, no_thread = Core(), [], itertools.count(1), [True]
+    for n in range(3):
+        core.exit(core.begin(terms(effect(contract=NONE)), f"r{n}"))
+    whole = core.state
+
+    async def in_thread(work: Callable[[], None]) -> None:
+        if no_thread[0]:
+            raise OSError(errno.EAGAIN, "no thread can be started")
+        await trio.to_thread.run_sync(work)
+
+    async def sleep(_seconds: float) -> None:
+        match next(looks):
+            case 3:
+                assert len(core.state.operations.loose) == 3
+                no_thread[0] = False
+            case 4:
+                assert not core.state.operations.loose
+                scope.cancel()
+        await trio.lowlevel.checkpoint()
+
+    async def file(filing: Filing) -> None:
+        for part in filing.parts():
+            core.state = filing.into(core.state, part)
+
+    monkeypatch.setattr(snapshotting, "trio", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(snapshotting, "scarce", SimpleNamespace(in_thread=in_thread))
+    journal = Journal.open(tmp_path / "j", lambda _frame: None, segment_bytes=65_536)
+    journal.start()
+    snapshots = Snapshots(
+        journal,
+        lambda: core.state,
+        file,
+        lambda: bool(core.state.loose_finished),
+        lambda: None,
+        lambda: False,
+        said.append,
+    )
+    with trio.CancelScope() as scope:
+        await snapshots.run()
+    await journal.close()
+    assert core.state == whole
+    (warning,) = said
+    assert warning.startswith("warning: finished operations stay in memory: [Errno 11] no thread")
+    assert journal.stats().snapshot == 0

@@ -50,7 +50,7 @@ TABLES: dict[str, tuple[Edit, Callable[[], None]]] = {
     "a later part is there before its turn": (
         Edit(
             Filing.into,
-            "new = _bits(drawer, (one.serial for one in part.made.operations))",
+            "new = part.made.bits(one.serial for one in part.made.operations)",
             "new = 0",
         ),
         MOVES,
@@ -110,7 +110,7 @@ TABLES: dict[str, tuple[Edit, Callable[[], None]]] = {
         ALIKE,
     ),
     "a drawer is asked for another end of a print than it has": (
-        Edit(Drawer.may_have, "print_ & 7", "print_ >> 3 & 7"),
+        Edit(Drawer.may_have, "bit & 7", "bit >> 3 & 7"),
         FOLLOWED,
     ),
     "every drawer is one that has room": (

@@ -19,6 +19,7 @@ from supervisor.core.state import State
 from supervisor.core.step import EndAsked
 from supervisor.dispatch import Engine, Events
 from supervisor.journal.log import Journal
+from supervisor.scratch import Scratch
 from supervisor.server import Peer, Request
 from supervisor.service import Service
 from supervisor.service.context import LARGE
@@ -70,6 +71,7 @@ async def answers(
             launcher=launcher,
             state=state,
             events=Events(),
+            scratch=Scratch(config.state_dir),
             groups=groups,
         )
         service = Service(engine, nothing, started=0)
