@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from bench.deciding import BY, INPUT, Deciding, terms
+from supervisor.core.contents import Put, in_memory
 from supervisor.core.contract import Contract
 from supervisor.core.ids import CallId, OperationId
 from supervisor.core.record import Ending
@@ -78,9 +79,9 @@ class Crowd(Deciding):
         self.began(self.submitted())
 
 
-def crowd(operations: int) -> Crowd:
+def crowd(operations: int, put: Put = in_memory) -> Crowd:
     """With so many operations, a multiple of ten, and ten times as many calls; those that are
-    finished are filed."""
+    finished are filed, where `put` puts them."""
     first = Crowd()
     first.ten()
     times = operations // TEN
@@ -93,7 +94,7 @@ def crowd(operations: int) -> Crowd:
     texts = [*map(text_of, _kept(first.state))]
     copies = (_copy(text, n, head, times) for n in range(times) for text in texts)
     loose = state_from([orjson.dumps(head), *copies])
-    return Crowd(state_from(lines(loose)), named=2 * 10**18)
+    return Crowd(state_from(lines(loose), put), named=2 * 10**18)
 
 
 def _kept(state: State) -> Iterator[Kept]:

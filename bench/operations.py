@@ -67,8 +67,9 @@ class Report:
 
 def measure(operations: int, count: int, runs: int) -> Report:
     load = facts.load()
-    few = _Answers(crowd(TEN))
-    made = crowd(operations)
+    scratch = Scratch(Path(tempfile.gettempdir()))
+    few = _Answers(crowd(TEN, scratch.put))
+    made = crowd(operations, scratch.put)
     room = _room(made.state)
     many = _Answers(made)
     gc.freeze()  # what is kept is nobody's garbage
@@ -86,9 +87,7 @@ def _room(state: State) -> Room:
     with tempfile.TemporaryDirectory() as directory:
         scratch = Scratch(Path(directory))
         tracemalloc.start()
-        kept = state_from(finished)
-        for drawer in kept.operations.filed.drawers:
-            drawer.contents.keep_in(scratch.put)
+        kept = state_from(finished, scratch.put)
         filed = _traced()
         whole = dict(kept.operations.items())
         added, count = _traced() - filed, len(whole)

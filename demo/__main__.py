@@ -43,8 +43,7 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     given = arguments()
     screen = Screen()
-    for number in INTERRUPTIONS:
-        signal.signal(number, _interrupted)
+    _listen()
     try:
         return _run(given, screen)
     except DemoFailed as failed:
@@ -60,8 +59,30 @@ def main() -> int:
         return 1
 
 
-def _interrupted(*_: object) -> NoReturn:
+_interruptions: list[object] = []
+
+
+def _listen() -> None:
+    for number in INTERRUPTIONS:
+        signal.signal(number, _interrupted)
+    sys.unraisablehook = _lost
+
+
+def _interrupted(*which: object) -> NoReturn:
+    _interruptions.append(which)
     raise KeyboardInterrupt
+
+
+def _heed() -> None:
+    """An interruption that came in a hook of the interpreter's, as one forks, was lost there."""
+    if _interruptions:
+        raise KeyboardInterrupt
+
+
+def _lost(what: sys.UnraisableHookArgs) -> None:
+    """Of that one nothing need be said: it is heeded soon."""
+    if what.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(what)
 
 
 def _run(given: argparse.Namespace, screen: Screen) -> int:
@@ -76,9 +97,11 @@ def _run(given: argparse.Namespace, screen: Screen) -> int:
     with new_root(keep=given.keep) as root:
         try:
             stage = set_up(root, processes, stay=given.keep)
+            _heed()
             blocks = tuple(_block(stage, screen, *one, step=given.step) for one in BLOCKS)
             with stage.daemon.client() as client:
                 left = unsettled(client)
+            _heed()
             kept = given.keep
         finally:
             if not kept:
@@ -107,6 +130,7 @@ def _block(stage: Stage, screen: Screen, letter: str, block: Any, *, step: bool)
     screen.say(screen.strong(f"{letter}  {block.HEADLINE}"), f"  {screen.quiet(block.WHY)}")
     begun = time.monotonic()
     measured: Measured = block.measure(stage, screen)
+    _heed()
     screen.say(*(f"  {line}" for line in measured.lines))
     # What the plain worker has left behind must not be counted twice.
     end(running_from(stage.plain_tools))

@@ -126,6 +126,37 @@ def test_ctrl_c_ends_everything_and_takes_the_directory_away(temporary: Path) ->
     assert not [*temporary.iterdir()]
 
 
+LOST = """
+import os, signal, sys
+from types import SimpleNamespace
+import demo.__main__ as demo
+from demo.screen import Screen
+
+class Block:
+    HEADLINE = WHY = ""
+
+    def measure(self, stage, screen):
+        child = os.fork()
+        if not child:
+            os._exit(0)
+        os.waitpid(child, 0)
+
+demo._listen()
+os.register_at_fork(after_in_parent=lambda: signal.raise_signal(signal.SIGINT))
+try:
+    demo._block(SimpleNamespace(), Screen(), "A", Block(), step=False)
+except KeyboardInterrupt:
+    sys.exit(130)
+"""
+
+
+def test_a_ctrl_c_that_the_interpreter_lost_is_heeded_all_the_same() -> None:
+    """It came while a hook ran that is called at each fork: what that raises goes nowhere."""
+    command = [sys.executable, "-c", LOST]
+    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 def test_a_reader_that_leaves_ends_the_demo_without_a_complaint(temporary: Path) -> None:
     demo = start_demo(temporary)
     assert demo.stdout is not None
