@@ -22,7 +22,7 @@ _malloc_trim: Any = getattr(_libc, "malloc_trim", None)
 
 
 def spare() -> None:
-    """Have few heaps, and what is large outside of them: once, before there are threads."""
+    """Have few heaps, and what is large outside of them: once, before there are many threads."""
     if _mallopt is not None:
         _mallopt(_M_ARENA_MAX, _HEAPS)
         _mallopt(_M_MMAP_THRESHOLD, _LARGE)

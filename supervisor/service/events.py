@@ -45,7 +45,8 @@ async def _stream(
     context: Context, command: routes.GetEvents, uid: int | None
 ) -> AsyncIterator[bytes]:
     """Each frame's facts once; an empty line when nothing happens for a while."""
-    position, only, events = command.after, command.operation_id, context.engine.events
+    only, events = command.operation_id, context.engine.events
+    position = max(command.after, events.gone)
     while True:
         said = False
         for part in events.after(position):

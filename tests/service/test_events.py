@@ -84,3 +84,14 @@ async def test_those_of_one_operation_are_found_in_pages_too() -> None:
         )
         assert [json.loads(line)["position"] for line in lines.splitlines()] == [position]
     assert [one async for one in stream(events, follow=False, after=29)] == []
+
+
+@pytest.mark.parametrize("only", [None, "op_0001"])
+async def test_of_a_journal_in_which_nothing_came_behind_the_snapshot_there_are_none(
+    only: str | None,
+) -> None:
+    """As of one that takes nothing any more: it is damaged, and shown."""
+    events = Events()
+    events.begin_behind(70)
+    with trio.fail_after(10):
+        assert [one async for one in stream(events, follow=False, only=only)] == []
